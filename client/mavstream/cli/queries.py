@@ -14,6 +14,7 @@ from mavstream.cli.watching import watch_rows
 from mavstream_protocol import ReadFrom
 from mavstream_protocol.admission import AdmissionEstimate
 from mavstream_protocol.instants import format_instant
+from mavstream_protocol.wire.delivery import CheckpointInfo, QueryDelivery
 from mavstream_protocol.wire.resources import QueryInfo, Validation
 
 app = typer.Typer(no_args_is_help=True, help="Manage continuous queries and read their results.")
@@ -65,7 +66,7 @@ def list_queries(
     show_list(
         found,
         output,
-        ["query", "name", "class", "state", "results", "p95 ms"],
+        ["query", "name", "class", "state", "results", "p95 ms", "delivery", "checkpoint"],
         lambda one: (
             one.id,
             one.spec.name,
@@ -73,6 +74,8 @@ def list_queries(
             one.state,
             one.results,
             one.latency_ms and one.latency_ms.p95,
+            one.delivery.guarantee,
+            _age(one.checkpoint),
         ),
     )
 
@@ -290,9 +293,44 @@ def _show(info: QueryInfo, output: Output) -> None:
             ("rows late", info.late),
             ("rows missed", info.missed),
             ("counters", info.counters),
+            *_delivery_fields(info.delivery),
+            *_checkpoint_fields(info.checkpoint),
             *_estimate_fields(info.admission),
         ]
     )
+
+
+def _delivery_fields(delivery: QueryDelivery) -> list[tuple[str, object]]:
+    """Return the names and values of a delivery guarantee."""
+    guarantee = "" if delivery.guarantee is None else f"{delivery.guarantee}: "
+    return [
+        ("delivery", f"{guarantee}{delivery.detail}"),
+        ("survives power loss", ", ".join(delivery.survives_power_loss) or "nothing"),
+    ]
+
+
+def _checkpoint_fields(checkpoint: CheckpointInfo | None) -> list[tuple[str, object]]:
+    """Return the names and values of a checkpoint; empty without one."""
+    if checkpoint is None:
+        return []
+    replaying = ", replaying" if checkpoint.replaying else ""
+    fields: list[tuple[str, object]] = [
+        ("checkpoint", _age(checkpoint)),
+        ("checkpoint bytes", checkpoint.bytes),
+        ("checkpoint ms", checkpoint.duration_ms),
+        ("rows replayed", f"{checkpoint.replayed_rows}{replaying}"),
+    ]
+    if checkpoint.failures:
+        last = checkpoint.error or "the last attempt succeeded"
+        fields.append(("checkpoint failures", f"{checkpoint.failures}: {last}"))
+    return fields
+
+
+def _age(checkpoint: CheckpointInfo | None) -> str | None:
+    """Return the age of a checkpoint as text, None if there is none."""
+    if checkpoint is None or checkpoint.age_s is None:
+        return None
+    return f"{checkpoint.age_s:.1f} s ago"
 
 
 def _show_validation(found: Validation) -> None:

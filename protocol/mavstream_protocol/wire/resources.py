@@ -14,6 +14,7 @@ from mavstream_protocol.names import Name
 from mavstream_protocol.qos import QosSpec
 from mavstream_protocol.queries import QuerySpec
 from mavstream_protocol.streams import FieldSpec, StreamSpec
+from mavstream_protocol.wire.delivery import CheckpointInfo, QueryDelivery
 from mavstream_protocol.wire.results import GapReason
 
 _CONFIG = ConfigDict(frozen=True, use_attribute_docstrings=True)
@@ -223,6 +224,10 @@ class QueryInfo(BaseModel):
     Reasons: `late`, `missed`, `outside` (of all windows), `errors`, `unmatched` and `unread` (of a split),
     `shed`; and `skipped_windows`.
     """
+    checkpoint: CheckpointInfo | None = None
+    """The last checkpoint; null if checkpoints are off, or no engine runs the query."""
+    delivery: QueryDelivery
+    """What holds for its answers after a crash."""
     admission: AdmissionEstimate | None = None
     """The estimate at registration; only in the response to the registration."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ LATENCY_BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.
 
 _QUERY = ("query", "class")
 _OPERATOR = ("query", "class", "operator")
+_STREAM = ("query", "class", "stream")
 _TARGET = ("query", "class", "objective")
 
 
@@ -81,6 +83,8 @@ class _MetricsCollector(Collector):
             yield from _fairness(self._metrics.fairness)
             queries = list(self._metrics.engine.queries.values())
             yield from _queries(queries)
+            yield from _checkpoints(queries, time.time_ns() // 1000)
+            yield from _lags(queries)
             yield from _operators(queries)
             yield from _latencies(queries)
 
@@ -223,6 +227,62 @@ def _queries(queries: list[QueryMetrics]) -> Iterator[Metric]:
     )
     yield _gauge(
         "backlog_bytes", "Unread bytes in the logs, including shared cursors", _QUERY, each("backlog_bytes")
+    )
+
+
+def _checkpoints(queries: list[QueryMetrics], now_us: int) -> Iterator[Metric]:
+    """Return the metrics of queries that have checkpoints; `now_us` is the wall clock's time."""
+    each = [
+        ((query.id, query.class_name), query.checkpoint) for query in queries if query.checkpoint is not None
+    ]
+    taken = [(labels, one) for labels, one in each if one.taken_us is not None]
+    yield _gauge(
+        "checkpoint_age_seconds",
+        "Time since the last checkpoint; queries that do not change get no new one",
+        _QUERY,
+        ((labels, age) for labels, one in taken if (age := one.age_s(now_us)) is not None),
+    )
+    yield _gauge(
+        "checkpoint_bytes",
+        "Size of the last checkpoint",
+        _QUERY,
+        ((labels, one.nbytes) for labels, one in taken),
+    )
+    yield _gauge(
+        "checkpoint_duration_seconds",
+        "Time that writing the last checkpoint took",
+        _QUERY,
+        ((labels, one.duration_us / 1e6) for labels, one in taken if one.duration_us is not None),
+    )
+    yield _counter(
+        "checkpoint_failures",
+        "Checkpoints that could not be written",
+        _QUERY,
+        ((labels, one.failures) for labels, one in each),
+    )
+    yield _gauge(
+        "replayed_rows",
+        "Results that were computed again at the last recovery",
+        _QUERY,
+        ((labels, one.replayed_rows) for labels, one in each),
+    )
+
+
+def _lags(queries: list[QueryMetrics]) -> Iterator[Metric]:
+    each = [
+        ((query.id, query.class_name, stream), lag) for query in queries for stream, lag in query.lags.items()
+    ]
+    yield _gauge(
+        "consumer_lag_rows",
+        "Rows of a stream that a query has not read",
+        _STREAM,
+        ((labels, lag.rows) for labels, lag in each),
+    )
+    yield _gauge(
+        "consumer_lag_seconds",
+        "How long the oldest row that a query has not read has been waiting",
+        _STREAM,
+        ((labels, lag.waited_ns / 1e9) for labels, lag in each),
     )
 
 

@@ -145,14 +145,29 @@ class CheckpointMetrics(NamedTuple):
     taken_us: int | None
     """When the last checkpoint was taken (UTC); None if there is none."""
     nbytes: int
-    duration_us: int
-    """How long writing it took."""
+    duration_us: int | None
+    """How long writing it took; None for one that an earlier engine process wrote."""
     replayed_rows: int
     """Results that were computed again, and not stored again, at the last recovery."""
     replaying: bool
     """Whether results from before the recovery are still being computed again."""
     error: str | None
-    """Why the last attempt to write a checkpoint failed."""
+    """Why the last attempt to write a checkpoint failed; None if it succeeded."""
+    failures: int = 0
+    """Attempts that failed since the engine started."""
+
+    def age_s(self, now_us: int) -> float | None:
+        """Return the seconds since the last checkpoint was taken, by the wall clock; None without one."""
+        return None if self.taken_us is None else max(now_us - self.taken_us, 0) / 1e6
+
+
+class ConsumerLag(NamedTuple):
+    """How far a query is behind the end of a stream."""
+
+    rows: int
+    """Rows that it has not read."""
+    waited_ns: int
+    """How long the oldest of them has been waiting; 0 if there are none."""
 
 
 class QueryMetrics(NamedTuple):
@@ -190,6 +205,8 @@ class QueryMetrics(NamedTuple):
     """Why the last migration was abandoned, if it was."""
     checkpoint: CheckpointMetrics | None = None
     """The last checkpoint; None if the query has none."""
+    lags: Mapping[str, ConsumerLag] = {}
+    """Lag by stream; empty while the query is paused or when it has ended."""
 
 
 class TargetMetrics(NamedTuple):

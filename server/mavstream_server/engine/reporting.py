@@ -14,6 +14,7 @@ from mavstream_server.core.latency import LatencyHistogram
 from mavstream_server.core.metrics import (
     ClassMetrics,
     ClassMetricsReply,
+    ConsumerLag,
     EngineMetrics,
     Latency,
     OperatorMetrics,
@@ -59,6 +60,25 @@ def needed_positions(query: RunningQuery) -> dict[str, int]:
                 position = source.cursor.position
                 positions[node.stream] = min(position, positions.get(node.stream, position))
     return positions
+
+
+def consumer_lags(query: RunningQuery, now: int) -> dict[str, ConsumerLag]:
+    """Return how far a running query is behind, by stream; `now` is the time of arrival clocks (ns).
+
+    Of several sources on a stream, the one that is most behind counts.
+    """
+    lags: dict[str, ConsumerLag] = {}
+    if query.state is QueryState.RUNNING:
+        shared = {member.names[0]: member.running_source for member in query.shared}
+        for node in query.request.plan.sources:
+            task = shared.get(node.name) or query.sources[node.name]
+            if task.work.ended:
+                continue
+            rows = task.work.cursor.unread_rows
+            since = task.work.next_arrival if rows else None
+            lag = ConsumerLag(rows, 0 if since is None else max(now - since, 0))
+            lags[node.stream] = max(lag, lags.get(node.stream, lag))
+    return lags
 
 
 def query_metrics(query: RunningQuery, epoch: int) -> QueryMetrics:

@@ -44,6 +44,7 @@ from mavstream_server.queries.registry import QueryRegistry
 from mavstream_server.queries.resuming import QueryResuming
 from mavstream_server.queries.start_times import StartTimes
 from mavstream_server.queries.stream_readers import StreamReaders
+from mavstream_server.queries.views.delivery import Durability
 from mavstream_server.queries.views.metrics import MetricsCache, describe
 from mavstream_server.queries.views.queries import QueryViews
 from mavstream_server.results.service import ResultService
@@ -86,7 +87,10 @@ class QueryService:
         self._tables: Mapping[str, Schema] = tables.schemas()
         self._now_us = now_us
         self.metrics = MetricsCache(link)
-        self.views = QueryViews(registry, self.metrics, results, streams, self._tables, self._typed_plan)
+        self._durability = Durability.of(settings)
+        self.views = QueryViews(
+            registry, self.metrics, results, streams, self._tables, self._typed_plan, self._durability
+        )
         self.load = LoadWatch(
             self.metrics, streams, lambda after, most: registry.select(after, most, placed=True)
         )
@@ -179,7 +183,7 @@ class QueryService:
         if not query.scheduled:
             self._hold(query)
             await self.placement.place(query)
-        return describe(query, None, 0).model_copy(update={"admission": admission})
+        return describe(query, None, 0, self._durability).model_copy(update={"admission": admission})
 
     def _hold(self, query: Query) -> None:
         """Fix the start position of a query that reads from now on, however late the engine starts it."""

@@ -48,8 +48,9 @@ class _State:
     """Of the last checkpoint that was begun: another one is due when this has changed."""
     taken_us: int = 0
     nbytes: int = 0
-    duration_ns: int = 0
+    duration_ns: int | None = None
     error: str | None = None
+    failures: int = 0
     plans: dict[int, str] = field(default_factory=dict)
     """The plans that the query was migrated to, as JSON, by version."""
     catch_up: dict[str, int] | None = None
@@ -58,6 +59,10 @@ class _State:
     """Whether it is paused once it has caught up: the engine died while it was to be paused."""
     replayed: int = 0
     """Results that were computed again at the last recovery."""
+
+    def fail(self, reason: str) -> None:
+        """Record that a checkpoint could not be written; another one is due."""
+        self.error, self.progress, self.failures = reason, None, self.failures + 1
 
 
 Diverged = Callable[[RunningQuery, int], None]
@@ -125,6 +130,7 @@ class Checkpointer:
             for number, header in reversed(stored)
         ]
         state.taken_us = stored[0].header.taken_us
+        state.nbytes = self._store.nbytes(query.id, state.number)
         state.progress = cut(query).progress
         readers = self._engine.intake.readers
         state.catch_up = {node.stream: readers[node.stream].end for node in query.request.plan.sources}
@@ -209,7 +215,7 @@ class Checkpointer:
         except OSError as error:
             _log.error("checkpoints cannot be written", extra={"fields": {"reason": str(error)}})
             for id_ in self._pending:
-                self._states[id_].progress = None
+                self._states[id_].fail(str(error))
             self._pending.clear()
             return
         self.fork_ns = self._writer.forked_ns
@@ -274,8 +280,8 @@ class Checkpointer:
                 writer.kill()
             return
         self._writer = None
-        for id_ in self._pending:  # the child died before it wrote them
-            self._states[id_].progress = None
+        for id_ in self._pending:
+            self._states[id_].fail("the process that was to write it died")
         self._pending.clear()
 
     def _abandon_writer(self) -> None:
@@ -289,13 +295,12 @@ class Checkpointer:
     def _settle(self, id_: str, at: Cut, written: Written, taken_us: int | None = None) -> None:
         """Record that a checkpoint was written, or why not."""
         state = self._states[id_]
-        state.error = written.error
         if written.error is not None:
-            state.progress = None
+            state.fail(written.error)
             fields = {"query": id_, "reason": written.error}
             _log.error("checkpoint could not be written; the query goes on", extra={"fields": fields})
             return
-        state.progress = at.progress
+        state.progress, state.error = at.progress, None
         self.count += 1
         state.kept.append(_Kept(written.number, at.positions, at.offset, at.oldest_arrival))
         del state.kept[:-KEPT]
@@ -378,10 +383,11 @@ class Checkpointer:
         return CheckpointMetrics(
             state.taken_us if state.kept else None,
             state.nbytes,
-            state.duration_ns // 1000,
+            None if state.duration_ns is None else state.duration_ns // 1000,
             state.replayed,
             query.output.replay is not None,
             state.error,
+            state.failures,
         )
 
 

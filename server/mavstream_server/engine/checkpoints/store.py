@@ -51,6 +51,10 @@ class CheckpointStore:
         """Read a checkpoint; raises CheckpointUnusable."""
         return file.read(self.path(id_, number))
 
+    def nbytes(self, id_: str, number: int) -> int:
+        """Return the size of a checkpoint's file; raises OSError."""
+        return self.path(id_, number).stat().st_size
+
     def stored(self, id_: str) -> list[StoredCheckpoint]:
         """Return the checkpoints of a query, newest first; those with a damaged header are left out."""
         found = []

@@ -12,6 +12,7 @@ from mavstream_server.core.clock import Clock
 from mavstream_server.core.damage import DamageListener, log_damage
 from mavstream_server.core.metrics import QueryMetrics, TargetMetricsReply
 from mavstream_server.engine.checkpoints.checkpointer import Checkpointer, Diverged
+from mavstream_server.engine.checkpoints.recoveries import Recoveries
 from mavstream_server.engine.checkpoints.store import CheckpointStore
 from mavstream_server.engine.crash_record import CrashRecord, note_of
 from mavstream_server.engine.engine import Engine
@@ -54,6 +55,7 @@ from mavstream_server.engine.process.result_logs import ResultLogs
 from mavstream_server.engine.query import RunningQuery
 from mavstream_server.engine.reporting import (
     class_metrics,
+    consumer_lags,
     engine_metrics,
     needed_positions,
     oldest_arrival,
@@ -123,6 +125,7 @@ class HostedEngine:
             hello.checkpoint_interval_ns,
             diverged,
         )
+        self.recoveries = Recoveries()
         self._notify_ended = ended
         self._started = clock.monotonic()
         self._epochs: dict[str, int] = {}
@@ -214,7 +217,8 @@ class HostedEngine:
             raise ObjectInUse(f"query {id_!r} is running already; stop it first or choose another id")
         if command.memory_limit is None:
             command = replace(command, memory_limit=self._query_memory)
-        self._record.begin(note_of((id_,)), array("q"), engine.clock.monotonic())
+        begun = engine.clock.monotonic()
+        self._record.begin(note_of((id_,)), array("q"), begun)
         sink = self.logs.open(command)
         try:
             saved = None if command.checkpoint is None else self.checkpointer.read(id_, command.checkpoint)
@@ -231,6 +235,7 @@ class HostedEngine:
                 engine.pause(id_)
             self.checkpointer.start(query)
         else:
+            self.recoveries.add(query, begun)
             self._continue(query, command)
         positions = {**needed_positions(query)}
         for stream, position in self.checkpointer.positions(id_).items():
@@ -256,7 +261,9 @@ class HostedEngine:
 
     def _query_metrics(self, query: RunningQuery) -> QueryMetrics:
         metrics = query_metrics(query, self._epochs[query.id])
-        return metrics._replace(checkpoint=self.checkpointer.metrics(query.id))
+        return metrics._replace(
+            checkpoint=self.checkpointer.metrics(query.id), lags=consumer_lags(query, self.engine.clock.now())
+        )
 
     def _oldest_arrival(self, table: str) -> int | None:
         """Return the lowest arrival time of the rows that may still join a table, after a recovery, too."""
@@ -296,7 +303,9 @@ class HostedEngine:
 
         Cheap to call often.
         """
-        self.checkpointer.tend(self.engine.clock.monotonic())
+        now = self.engine.clock.monotonic()
+        self.checkpointer.tend(now)
+        self.recoveries.check(now)
         self.logs.trim(now_ns, self.checkpointer.held_offset)
         self._memory.check(now_ns)
         if now_ns - self._released < _RELEASE_EVERY or self._released_at == self.engine.loop.slices:

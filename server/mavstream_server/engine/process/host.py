@@ -52,6 +52,7 @@ _COMMANDS = 2_000_000  # ns of commands before work continues
 _RING_EVERY = 500_000  # ns between two rings while results are appended
 _REPORT_EVERY = 500_000_000  # ns between two reports of positions
 _SHORT_WAIT, _LONG_WAIT = 200, 1000  # ms to poll while idle; the short one while something is due by time
+_RECOVERY_WAIT = 20  # ms to poll while the end of recoveries is to be timed
 
 
 class Host:
@@ -161,6 +162,8 @@ class Host:
             or hosted.checkpointer.busy
         )
         wait, rest_ends = _SHORT_WAIT if due else _LONG_WAIT, hosted.engine.due
+        if hosted.recoveries.unfinished:
+            wait = _RECOVERY_WAIT
         if rest_ends is not None:
             wait = min(wait, max((rest_ends - self._clock.now()) // 1_000_000 + 1, 1))
         return wait

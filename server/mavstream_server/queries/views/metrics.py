@@ -18,6 +18,7 @@ from mavstream_server.core.metrics import (
     QueryMetrics,
 )
 from mavstream_server.queries.query import Query
+from mavstream_server.queries.views.delivery import Durability, checkpoint_info
 from mavstream_server.supervisor.engine_link import EngineRefused, EngineUnavailable
 
 FRESH_S = 0.5
@@ -93,11 +94,12 @@ class MetricsCache:
         self._known.pop(id_, None)
 
 
-def describe(query: Query, stats: QueryMetrics | None, results: int) -> QueryInfo:
+def describe(query: Query, stats: QueryMetrics | None, results: int, durability: Durability) -> QueryInfo:
     """Return a query in its API form; without metrics, `results` is its number of results."""
     record = query.record
     current = stats if stats is not None and stats.epoch == query.epoch else None
     counters = {} if current is None else current.counters
+    checkpoint = None if current is None else current.checkpoint
     return QueryInfo(
         id=query.id,
         spec=record.spec,
@@ -114,6 +116,8 @@ def describe(query: Query, stats: QueryMetrics | None, results: int) -> QueryInf
         late=_total(counters, "late"),
         missed=_total(counters, "missed"),
         counters=counters,
+        checkpoint=None if checkpoint is None else checkpoint_info(checkpoint, time.time_ns() // 1000),
+        delivery=durability.delivery(query.state, current),
     )
 
 

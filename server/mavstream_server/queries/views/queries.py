@@ -9,10 +9,12 @@ from mavstream_protocol.typed_plan import TypedPlan
 from mavstream_protocol.wire.plans import GlobalPlan, QueryPlan
 from mavstream_protocol.wire.resources import ActualState, Page, QueryInfo
 from mavstream_server.catalog.catalog import QueryRecord
+from mavstream_server.core.metrics import QueryMetrics
 from mavstream_server.ingest.stream_store import StreamStore
 from mavstream_server.optimizer.running_plans import RunningPlan, SearchedQuery, searched
 from mavstream_server.queries.query import Query
 from mavstream_server.queries.registry import QueryRegistry
+from mavstream_server.queries.views.delivery import Durability
 from mavstream_server.queries.views.metrics import MetricsCache, describe
 from mavstream_server.queries.views.plans import current_stats, global_plan, query_plan
 from mavstream_server.results.service import ResultService
@@ -29,6 +31,7 @@ class QueryViews:
         streams: StreamStore,
         tables: Mapping[str, Schema],
         typed: Callable[[QueryRecord], Awaitable[TypedPlan | None]],
+        durability: Durability,
     ) -> None:
         """`typed` returns the plan of an ended query, if it still matches its streams and tables."""
         self._registry = registry
@@ -37,11 +40,12 @@ class QueryViews:
         self._streams = streams
         self._tables = tables
         self._typed = typed
+        self._durability = durability
 
     async def info(self, id_: str) -> QueryInfo:
         """Return a query with its current metrics; raises NotFound."""
         query = self._registry.get(id_)
-        return describe(query, (await self._metrics.of((id_,))).get(id_), self._answered(query))
+        return self._describe(query, (await self._metrics.of((id_,))).get(id_))
 
     async def page(
         self,
@@ -54,11 +58,11 @@ class QueryViews:
         found = self._registry.select(after, limit + 1, class_, state)
         part = found[:limit]
         stats = await self._metrics.of(query.id for query in part)
-        items = [describe(query, stats.get(query.id), self._answered(query)) for query in part]
+        items = [self._describe(query, stats.get(query.id)) for query in part]
         return Page[QueryInfo](items=items, next=part[-1].id if len(found) > limit else None)
 
-    def _answered(self, query: Query) -> int:
-        return self._results.of(query).end
+    def _describe(self, query: Query, stats: QueryMetrics | None) -> QueryInfo:
+        return describe(query, stats, self._results.of(query).end, self._durability)
 
     async def plan(self, id_: str) -> QueryPlan:
         """Return a query's plan and the metrics of its operators; raises NotFound."""
