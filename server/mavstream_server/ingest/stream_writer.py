@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
@@ -39,6 +38,7 @@ from mavstream_server.log import (
 from mavstream_server.log.format.layout import FRAME_BYTES
 from mavstream_server.log.format.segment import list_segments
 from mavstream_server.log.format.shared_columns import RowSlice
+from mavstream_server.log.syncing import sync_log
 
 _LOG = logging.getLogger("mavstream.streams")
 
@@ -163,12 +163,8 @@ class StreamWriter:
 
     def sync_files(self) -> None:
         """Sync the last segments to disk, whichever writer wrote them."""
-        for name in list_segments(self.path)[-2:]:
-            fd = os.open(name.within(self.path), os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                os.fdatasync(fd)
-            finally:
-                os.close(fd)
+        last = list_segments(self.path)[-1].serial
+        sync_log(self.path, last - 1)
 
     @property
     def nbytes(self) -> int:

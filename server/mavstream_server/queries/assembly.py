@@ -89,6 +89,7 @@ def assemble(
         importance=registry.importance,
         work=work,
         damage=damage,
+        background=background,
     )
     queries = QueryService(
         settings,

@@ -21,6 +21,7 @@ from mavstream_server.results.encoding import (
     epoch_of_row,
     read_chunk,
 )
+from mavstream_server.results.group_commit import Background, SyncedEnd
 
 # Frames are decoded once per encoding, so the reader's own cache may be small.
 _READER_BYTES = 256 << 10
@@ -119,7 +120,9 @@ class QueryResults:
         cache: ChunkCache,
         counters: ResultCounters,
         on_damage: DamageListener = log_damage,
+        background: Background | None = None,
     ) -> None:
+        """With `background`, results can be read when they are on disk; it does the syncing."""
         self.query = query
         self.path = path
         self.subscribers = 0
@@ -129,6 +132,7 @@ class QueryResults:
         self._cache = cache
         self._counters = counters
         self._on_damage = on_damage
+        self._synced = None if background is None else SyncedEnd(path, background)
         self._reader: LogReader | None = None
         self._seen = -1
         self._read = 0  # offset behind the last row that was ever read
@@ -158,6 +162,11 @@ class QueryResults:
         # Rows can be read just before the log reports them, and their readers may continue behind them.
         return 0 if reader is None else max(reader.end, self._read)
 
+    @property
+    def readable_end(self) -> int:
+        """The offset behind the last result that readers get: with delivery `sync`, that the disk has."""
+        return self.end if self._synced is None else self._synced.offset
+
     def position_after(self, after: int | None) -> int:
         """Return the position behind an offset; None stands for the first retained result."""
         if after is None:
@@ -184,7 +193,7 @@ class QueryResults:
 
     def encoded(self, position: int, format_: ResultFormat) -> EncodedChunk | None:
         """Return the encoded chunk at a position, or None at the end; raises GapError."""
-        if position >= self.end:
+        if position >= self.readable_end:
             return None
         if self.subscribers < 2:
             return self._encode(position, format_)
@@ -208,7 +217,9 @@ class QueryResults:
     def read(self, position: int, most_rows: int) -> ResultChunk | None:
         """Read rows at a position, or None at the end; raises GapError."""
         reader = self.reader
-        if reader is None:
+        if self._synced is not None:
+            most_rows = min(most_rows, self.readable_end - position)
+        if reader is None or most_rows <= 0:
             return None
         cursor = self._cursors.pop(position, None) or reader.cursor(position)
         try:
@@ -222,8 +233,25 @@ class QueryResults:
                 self._cursors.popitem(last=False)
 
     def look(self) -> bool:
-        """Wake waiting readers if the log has grown, and return whether it has; called for every doorbell."""
-        end = self.end
+        """Wake waiting readers if there is more to read, and return whether there is.
+
+        Called for every doorbell; with delivery `sync` it has the disk get what was appended.
+        """
+        if self._synced is not None:
+            self._synced.request(lambda: self.end, self._wake_if_grown)
+        return self._wake_if_grown()
+
+    async def settle(self) -> None:
+        """Wait until the results that the log has now can be read."""
+        target = self.end
+        while not self.removed and self.readable_end < target:
+            news = self.news
+            self.look()
+            if self.readable_end < target:
+                await news.wait()
+
+    def _wake_if_grown(self) -> bool:
+        end = self.readable_end
         if end == self._seen:
             return False
         self._seen = end

@@ -19,6 +19,7 @@ from mavstream_server.core.errors import TooMany
 from mavstream_server.core.importance import AllEqual, Importance
 from mavstream_server.core.work_queue import WorkQueue, in_turn
 from mavstream_server.log import GapCause, GapError
+from mavstream_server.results.group_commit import Background
 from mavstream_server.results.query_results import (
     AnsweringQuery,
     ChunkCache,
@@ -84,6 +85,8 @@ class ResultService:
     """Where the results of less important queries wait for their turn; None: they do not wait."""
     damage: DamageReport = field(default_factory=DamageReport)
     """Collects the damage that readers find."""
+    background: Background | None = None
+    """Syncs result logs, so that readers get what is on disk; None: they get results at once."""
     subscribers: int = 0
     _open: OrderedDict[str, QueryResults] = field(default_factory=OrderedDict)
     _watched: dict[str, QueryResults] = field(default_factory=dict)
@@ -95,7 +98,7 @@ class ResultService:
         results = self._open.get(query.id)
         if results is None:
             results = self._open[query.id] = QueryResults(
-                query, self.directory / query.id, self.cache, self.counters, self.damage.add
+                query, self.directory / query.id, self.cache, self.counters, self.damage.add, self.background
             )
             self._trim()
         else:
@@ -151,6 +154,13 @@ class ResultService:
         results = self._open.get(id_)
         if results is not None:
             results.wake()
+
+    async def pull_synced(
+        self, query: AnsweringQuery, after: int | None = None, limit: int = DEFAULT_PULL
+    ) -> Pulled:
+        """Return results as `pull` does, after waiting until the disk has those that it has to have."""
+        await self.of(query).settle()
+        return self.pull(query, after, limit)
 
     def pull(self, query: AnsweringQuery, after: int | None = None, limit: int = DEFAULT_PULL) -> Pulled:
         """Return results behind an offset, of one epoch, at most `limit` rows and about 16 MiB.

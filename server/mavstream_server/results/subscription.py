@@ -99,6 +99,9 @@ class Subscription:
         except GapError as gap:
             return self._lagged(gap) if gap.cause is GapCause.RETENTION else self._damaged(gap)
         if chunk is None:
+            if self.position < results.end:
+                results.look()  # the rest is not on disk yet
+                return None
             if epoch > self.epoch > 0:
                 return self._restarted(epoch)
             self.epoch = epoch  # the query had not started when this was opened

@@ -177,7 +177,7 @@ async def pull_results(
     as_arrow = _wants_arrow(request.headers.get("accept", "*/*"))
     query = parts.queries.get(id)
     query.require_reader(who)
-    pulled = parts.results.pull(query, after, limit)
+    pulled = await parts.results.pull_synced(query, after, limit)
     if not as_arrow:
         return Response(pulled.json(), media_type=JSON)
     headers = {"mavstream-next": str(pulled.next), "mavstream-epoch": str(pulled.epoch)}
