@@ -32,7 +32,7 @@ from mavstream_server.core.errors import Refused
 VARIABLE: Final = "MAVSTREAM_FAILPOINTS"
 ONCE_VARIABLE: Final = "MAVSTREAM_FAILPOINTS_ONCE"
 ProcessName: TypeAlias = Literal["api", "engine", "writer"]
-PositionedWrite: TypeAlias = Callable[[int, bytes, int], int]
+PositionedWrite: TypeAlias = Callable[[int, bytes | memoryview, int], int]
 
 _ENTRY = re.compile(
     r"(?:(?P<process>api|engine|writer):)?(?P<point>[a-z_]+(?:\.[a-z_]+)+)=(?P<action>[a-z]+)(?:@(?P<n>[1-9]\d{0,8}))?"
@@ -99,7 +99,7 @@ class ArmedFailpoints:
     def pwrite(self, name: str) -> PositionedWrite:
         """Return `os.pwrite` with the points `NAME.before` and `NAME.after`."""
 
-        def write(fd: int, data: bytes, offset: int) -> int:
+        def write(fd: int, data: bytes | memoryview, offset: int) -> int:
             action = self.due(f"{name}.before")
             if action is FailAction.KILL:
                 kill_self()
