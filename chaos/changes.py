@@ -31,6 +31,7 @@ class Changes:
         self._paused = next(id_ for id_, query in chosen.items() if query.check is Check.PAUSED)
         self._aimed = [id_ for id_, query in chosen.items() if query.qos is None]
         self._unfinished: Callable[[], object] | None = None
+        self._put_after: int | None = None
         self._decisions: set[tuple[str, str]] = set()
         self.pauses: list[PausedRange] = []
         """Each from the first row not answered before the pause to a position known after it."""
@@ -44,10 +45,7 @@ class Changes:
         if round_.change is None:
             return
         try:
-            self._prepare(round_.change, round_.pick)
-            if self._unfinished is not None and round_.change != "pause":
-                self._unfinished()
-                self._unfinished = None
+            self._make(round_.change, round_.pick)
         except MavstreamError:
             self._report.interrupted_changes += 1
         else:
@@ -59,6 +57,10 @@ class Changes:
             unfinished = self._unfinished
             wait_for(lambda: _done(unfinished), "a change to be completed")
             self._unfinished = None
+        if self._put_after is not None:
+            # Not before: rows that had arrived when the table was put may have been appended after it.
+            self.puts.append(PutRange(len(self.puts) + 1, self._put_after, self._position()))
+            self._put_after = None
 
     def note_decisions(self) -> None:
         """Count what the optimizer has done since the last call; its journal ends with its process."""
@@ -68,22 +70,30 @@ class Changes:
                     self._decisions.add(key)
                     self._report.changes[each.rule] += 1
 
-    def _prepare(self, change: str, pick: int) -> None:
-        """Decide what is to be done and done again until the server has answered."""
+    def _make(self, change: str, pick: int) -> None:
+        """Make a change; what is not answered, or has to be undone, is left to the end of the round."""
+        if change == "pause":
+            self._pause()
+            return
+        self._unfinished = unfinished = self._changing(change, pick)
+        unfinished()
+        self._unfinished = None
+
+    def _changing(self, change: str, pick: int) -> Callable[[], object]:
+        """Return what is to be done, again until the server has answered."""
         query = self._client.query(list(self._chosen)[pick % len(self._chosen)])
         match change:
-            case "pause":
-                self._pause()
             case "class":
-                self._unfinished = partial(query.set_class, list(CLASSES)[pick // 100 % len(CLASSES)])
+                return partial(query.set_class, list(CLASSES)[pick // 100 % len(CLASSES)])
             case "targets":
                 aimed = self._client.query(self._aimed[pick % len(self._aimed)])
-                self._unfinished = partial(aimed.update, qos=_TARGETS[pick // 100 % len(_TARGETS)])
+                return partial(aimed.update, qos=_TARGETS[pick // 100 % len(_TARGETS)])
             case "table":
-                self._unfinished = partial(self._put, len(self.puts) + 1, self._position())
+                self._put_after = self._position()
+                return partial(self._client.put_table, TABLE, table_rows(len(self.puts) + 1))
             case _:
                 new = bounded(self._seed, len(self.started), self._position())
-                self._unfinished = partial(self._start, new)
+                return partial(self._start, new)
 
     def _pause(self) -> None:
         # Noted first: if the answer is lost, the query may be paused all the same.
@@ -96,10 +106,6 @@ class Changes:
         query.resume()
         wait_for(lambda: query.info().state.value != "paused", "a resumed query to run")
         self.pauses.append(PausedRange(start, self._position()))
-
-    def _put(self, generation: int, before: int) -> None:
-        self._client.put_table(TABLE, table_rows(generation))
-        self.puts.append(PutRange(generation, before, self._position()))
 
     def _start(self, new: ChaosQuery) -> None:
         # It may have been registered before: then only the answer was lost.
