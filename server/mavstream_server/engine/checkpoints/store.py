@@ -43,7 +43,7 @@ class CheckpointStore:
         path.parent.mkdir(parents=True, exist_ok=True)
         size = file.write(path, header, snapshot, sync=self._sync)
         numbers = self._numbers(header.query)
-        # Another process may have written a newer one meanwhile, which knows a command that this one does not.
+        # Another process may have written a newer one meanwhile, with a command that this one does not know.
         newest = max(numbers, default=number)
         for older in numbers:
             if older <= newest - keep:
