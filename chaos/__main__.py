@@ -17,12 +17,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run rounds of faults and print the report; returns 1 if anything was violated."""
     given = _parser().parse_args(arguments)
     only = () if given.no_faults else tuple(given.only)
-    options = ChaosOptions(given.seed, given.rounds, given.seconds_per_round, only, given.drain)
+    options = ChaosOptions(given.seed, given.rounds, given.seconds_per_round, only, given.drain, given.keep)
     print(f"seed {options.seed}, {options.rounds} rounds", flush=True)
     report = run(options, tell=(lambda line: print(line, flush=True)) if given.verbose else lambda line: None)
     print(report.text(), flush=True)
     if given.json:
-        given.json.write_text(json.dumps({**options._asdict(), **report.json()}, indent=2) + "\n")
+        given.json.write_text(json.dumps(report.json(), indent=2) + "\n")
     return 1 if report.failed else 0
 
 
@@ -40,6 +40,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--no-faults", action="store_true", help="rounds without faults, to check the check")
     parser.add_argument(
         "--drain", type=float, default=default.drain, help="seconds for the queries to finish"
+    )
+    parser.add_argument(
+        "--keep", type=Path, metavar="FOLDER", help="copy data and log there after a violation"
     )
     parser.add_argument("--verbose", action="store_true", help="print each round")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the report as JSON, too")

@@ -5,11 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from chaos.comparison import Difference, PausedRange, compare, compare_paused
+from chaos.comparison import (
+    Difference,
+    PausedRange,
+    PutRange,
+    compare,
+    compare_paused,
+    compare_shed,
+    compare_versions,
+)
 from chaos.expected import Expected
 from chaos.report import ChaosReport
 from chaos.subscribers import Received
-from chaos.workload import ChaosQuery
+from chaos.workload import ChaosQuery, Check
 
 
 class ReadBack(NamedTuple):
@@ -19,95 +27,95 @@ class ReadBack(NamedTuple):
     different: int
 
 
-def check_query(
-    query: ChaosQuery,
-    live: Received,
-    stored: Received,
-    expected: Expected,
-    pauses: Sequence[PausedRange],
-    report: ChaosReport,
-) -> None:
-    """Check the answers of a query as a live subscriber got them, and as the result log has them."""
-    if live.state != "finished":
-        report.violated(f"{query.name}: ended as {live.state}, {live.error or 'without an error'}")
-    _check_course(query.name, live, report)
-    found = list(_rows(live))
-    report.answers += len(found)
-    difference = _compare(query, found, expected, pauses, report.acked)
-    _count(difference, report)
-    if not difference.clean:
-        report.violated(f"{query.name}, received live: {difference}")
-    _check_stored(query, live, stored, expected, pauses, report)
+class History(NamedTuple):
+    """What has happened to queries and tables and may show in answers."""
+
+    pauses: Sequence[PausedRange] = ()
+    puts: Sequence[PutRange] = ()
+    shed: int = 0
+    """Rows that the query which may be shed has counted."""
 
 
-def _check_course(name: str, live: Received, report: ChaosReport) -> None:
-    """Check that offsets follow each other, and that there is one epoch and no gap."""
-    epochs = {epoch for _, epoch, _ in live.batches}
-    if len(epochs) > 1:
-        report.epochs_changed += len(epochs) - 1
-        report.violated(f"{name}: the epoch changed {len(epochs) - 1} times")
-    if live.gaps:
-        report.gaps += len(live.gaps)
-        report.violated(f"{name}: {len(live.gaps)} gaps were received: {'; '.join(live.gaps[:3])}")
-    next_ = 0
-    for first, _, batch in live.batches:
-        if first != next_:
-            report.violated(f"{name}: expected the answer with offset {next_}, got {first}")
-        next_ = first + batch.num_rows
+class AnswerChecks:
+    """Compares the answers of queries with those that were expected."""
 
+    def __init__(self, expected: Expected, history: History, report: ChaosReport) -> None:
+        self._expected = expected
+        self._history = history
+        self._report = report
 
-def _check_stored(
-    query: ChaosQuery,
-    live: Received,
-    stored: Received,
-    expected: Expected,
-    pauses: Sequence[PausedRange],
-    report: ChaosReport,
-) -> None:
-    """Check the result log: all answers if retention has removed none, else those that are left."""
-    if stored.error is not None:
-        report.violated(f"{query.name}: the result log cannot be read: {stored.error}")
-        return
-    begin = stored.batches[0][0] if stored.batches else 0
-    if begin == 0:
-        difference = _compare(query, list(_rows(stored)), expected, pauses, report.acked)
+    def check(self, query: ChaosQuery, live: Received, stored: Received) -> None:
+        """Check the answers of a query as a live subscriber got them, and as the result log has them."""
+        report = self._report
+        if live.state != "finished":
+            report.violated(f"{query.name}: ended as {live.state}, {live.error or 'without an error'}")
+        self._check_course(query.name, live)
+        found = list(_rows(live))
+        report.answers += len(found)
+        difference = self._compare(query, found)
+        report.answers_lost += difference.lost
+        report.answers_repeated += difference.repeated
+        report.answers_altered += difference.altered
+        report.answers_foreign += difference.foreign
         if not difference.clean:
-            report.violated(f"{query.name}, in the result log: {difference}")
-    left = dict(_numbered(stored))
-    received = {offset: row for offset, row in _numbered(live) if offset >= begin}
-    different = sorted(
-        offset for offset in left.keys() | received.keys() if left.get(offset) != received.get(offset)
-    )
-    if different:
-        report.violated(
-            f"{query.name}: {len(different)} answers in the result log are not those received, "
-            f"the first at offset {different[0]}"
+            report.violated(f"{query.name}, received live: {difference}")
+        self._check_stored(query, live, stored)
+
+    def _check_course(self, name: str, live: Received) -> None:
+        """Check that offsets follow each other, and that there is one epoch and no gap."""
+        report = self._report
+        epochs = {epoch for _, epoch, _ in live.batches}
+        if len(epochs) > 1:
+            report.epochs_changed += len(epochs) - 1
+            report.violated(f"{name}: the epoch changed {len(epochs) - 1} times")
+        if live.gaps:
+            report.gaps += len(live.gaps)
+            report.violated(f"{name}: {len(live.gaps)} gaps were received: {'; '.join(live.gaps[:3])}")
+        next_ = 0
+        for first, _, batch in live.batches:
+            if first != next_:
+                report.violated(f"{name}: expected the answer with offset {next_}, got {first}")
+            next_ = first + batch.num_rows
+
+    def _check_stored(self, query: ChaosQuery, live: Received, stored: Received) -> None:
+        """Check the result log: all answers if retention has removed none, else those that are left."""
+        report = self._report
+        if stored.error is not None:
+            report.violated(f"{query.name}: the result log cannot be read: {stored.error}")
+            return
+        begin = stored.batches[0][0] if stored.batches else 0
+        if begin == 0:
+            difference = self._compare(query, list(_rows(stored)))
+            if not difference.clean:
+                report.violated(f"{query.name}, in the result log: {difference}")
+        left = dict(_numbered(stored))
+        received = {offset: row for offset, row in _numbered(live) if offset >= begin}
+        different = sorted(
+            offset for offset in left.keys() | received.keys() if left.get(offset) != received.get(offset)
         )
+        if different:
+            report.violated(
+                f"{query.name}: {len(different)} answers in the result log are not those received, "
+                f"the first at offset {different[0]}"
+            )
 
-
-def _compare(
-    query: ChaosQuery,
-    found: list[tuple[Any, ...]],
-    expected: Expected,
-    pauses: Sequence[PausedRange],
-    acked: int,
-) -> Difference:
-    if query.pausable:
-        return compare_paused(acked, [row[0] for row in found], pauses)
-    return compare(expected.answers(query), found)
-
-
-def _count(difference: Difference, report: ChaosReport) -> None:
-    report.answers_lost += difference.lost
-    report.answers_repeated += difference.repeated
-    report.answers_altered += difference.altered
-    report.answers_foreign += difference.foreign
+    def _compare(self, query: ChaosQuery, found: list[tuple[Any, ...]]) -> Difference:
+        expected, history = self._expected.answers(query), self._history
+        match query.check:
+            case Check.EQUAL:
+                return compare(expected, found)
+            case Check.PAUSED:
+                return compare_paused(len(expected), [row[0] for row in found], history.pauses)
+            case Check.SHED:
+                return compare_shed(len(expected), [row[0] for row in found], history.shed)
+            case Check.VERSIONS:
+                return compare_versions(expected, found, history.puts)
 
 
 def check_streams(read_back: Mapping[str, ReadBack], report: ChaosReport) -> None:
     """Check that every acked row is in its stream, once."""
     for name, (stored, different) in read_back.items():
-        lost, doubled = report.acked - different, stored - different
+        lost, doubled = report.acked[name] - different, stored - different
         report.rows_lost += lost
         report.rows_doubled += doubled
         if lost or doubled:

@@ -6,6 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from itertools import pairwise
 from typing import Any, NamedTuple, TypeAlias
 
 Row: TypeAlias = Sequence[Any]
@@ -45,6 +46,16 @@ class PausedRange(NamedTuple):
     stop: int
 
 
+class PutRange(NamedTuple):
+    """Row numbers between which a version of a table became current."""
+
+    generation: int
+    start: int
+    """Rows before this one had arrived before."""
+    stop: int
+    """Rows from this one on arrived after it."""
+
+
 def compare(expected: Iterable[Row], found: Iterable[Row]) -> Difference:
     """Compare two multisets of rows; floats may differ by a relative 1e-9."""
     wanted, got = _by_key(expected), _by_key(found)
@@ -78,6 +89,29 @@ def compare_paused(rows: int, found: Iterable[int], pauses: Sequence[PausedRange
     examples = tuple(f"{name} {each[:_SHOWN]}" for name, each in named if each)
     more = sum(counts[number] - 1 for number in repeated)
     return Difference(len(lost), more, 0, len(foreign), examples)
+
+
+def compare_versions(expected: Iterable[Row], found: Iterable[Row], puts: Sequence[PutRange]) -> Difference:
+    """Compare rows of number, label and generation: each row must have joined a version it could have met.
+
+    Rows without a label have joined nothing. `expected` has no generations; generations never decrease.
+    """
+    found = sorted(found)
+    difference = compare((row[:2] for row in expected), (row[:2] for row in found))
+    joined = [(number, generation) for number, label, generation in found if label is not None]
+    wrong = [one for one, after in pairwise(joined) if one[1] > after[1]]
+    for generation, start, stop in puts:
+        wrong += [one for one in joined if one[0] < start and one[1] >= generation]
+        wrong += [one for one in joined if one[0] >= stop and one[1] < generation]
+    examples = [f"{number} joined version {generation}" for number, generation in wrong[:_SHOWN]]
+    altered = difference.altered + len(wrong)
+    return difference._replace(altered=altered, examples=(*difference.examples, *examples))
+
+
+def compare_shed(rows: int, found: Iterable[int], shed: int) -> Difference:
+    """Compare the row numbers of a query that was shed: as many are missing as it has counted."""
+    difference = compare_paused(rows, found, ())
+    return difference._replace(lost=abs(difference.lost - shed), examples=difference.examples)
 
 
 def _by_key(rows: Iterable[Row]) -> dict[tuple[Any, ...], list[tuple[float, ...]]]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,17 +18,26 @@ class ChaosReport:
 
     seed: int
     rounds: int = 0
-    kills: Counter[str] = field(default_factory=Counter)
-    """By kind; for failpoints those that have fired."""
-    unfired: Counter[str] = field(default_factory=Counter)
+    sigkills: Counter[str] = field(default_factory=Counter)
+    """SIGKILLs by process: `api`, `engine`, and `writer`, which writes checkpoints."""
+    faults: Counter[str] = field(default_factory=Counter)
+    """Rounds by what they did to the server."""
+    failpoints: Counter[str] = field(default_factory=Counter)
+    """Failpoints that have acted."""
+    unreached: Counter[str] = field(default_factory=Counter)
     """Failpoints that were armed and not reached."""
+    damaged: int = 0
+    """Checkpoints that were damaged while the server was down."""
     changes: Counter[str] = field(default_factory=Counter)
-    refused_changes: int = 0
-    """Changes that the server did not answer because it was gone, or that it refused."""
-    acked: int = 0
-    """Rows of each stream that were acked."""
+    """What was changed, by the run or by the optimizer (`plan`, `shedding`)."""
+    interrupted_changes: int = 0
+    """Changes that the server could not answer, because it was gone, and that were repeated."""
+    acked: Counter[str] = field(default_factory=Counter)
+    """Rows that were acked, by stream."""
     rows_lost: int = 0
     rows_doubled: int = 0
+    rows_shed: int = 0
+    """Rows that a query has shed, which are neither lost nor answered."""
     answers: int = 0
     answers_lost: int = 0
     answers_repeated: int = 0
@@ -34,8 +46,11 @@ class ChaosReport:
     epochs_changed: int = 0
     gaps: int = 0
     longest_recovery_s: float = 0.0
+    seconds: Counter[str] = field(default_factory=Counter)
+    """What the time of the run was spent on."""
     violations: list[str] = field(default_factory=list)
     left_out: int = 0
+    """Violations that are not listed."""
 
     def violated(self, what: str) -> None:
         """Record a violation; those beyond the first ones are counted."""
@@ -43,6 +58,19 @@ class ChaosReport:
             self.violations.append(what)
         else:
             self.left_out += 1
+
+    def recovered(self, seconds: float) -> None:
+        """Record how long the server took from a fault until it was ready again."""
+        self.longest_recovery_s = max(self.longest_recovery_s, seconds)
+
+    @contextmanager
+    def timed(self, what: str) -> Iterator[None]:
+        """Count the time of a block."""
+        begin = time.monotonic()
+        try:
+            yield
+        finally:
+            self.seconds[what] += round(time.monotonic() - begin, 3)
 
     @property
     def failed(self) -> bool:
@@ -64,5 +92,6 @@ class ChaosReport:
 
 def _text(value: Any) -> str:
     if isinstance(value, dict):
-        return ", ".join(f"{count} {name}" for name, count in sorted(value.items())) or "none"
-    return f"{value:.2f}" if isinstance(value, float) else f"{value:,}"
+        parts = ", ".join(f"{_text(count)} {name}" for name, count in sorted(value.items()))
+        return f"{_text(sum(value.values()))} ({parts})" if parts else "none"
+    return f"{value:,.2f}" if isinstance(value, float) else f"{value:,}"

@@ -1,4 +1,4 @@
-"""A run: a server, its producer and its subscribers, rounds of faults, and the comparison at the end."""
+"""A run: a server, its producers and its subscribers, rounds of faults, and the comparison at the end."""
 
 from __future__ import annotations
 
@@ -9,83 +9,113 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from chaos.changes import Changes
-from chaos.checks import ReadBack, check_query, check_streams
+from chaos.checks import AnswerChecks, History, ReadBack, check_streams
 from chaos.expected import Expected
-from chaos.faults import strike
+from chaos.faults import Faults
 from chaos.options import ChaosOptions
-from chaos.producer import Producing
+from chaos.producer import Producers
 from chaos.report import ChaosReport
-from chaos.schedule import Round, make_schedule
+from chaos.schedule import Round, make_schedule, variant
 from chaos.server import ChaosServer, ServerGone, wait_for
 from chaos.subscribers import Received, Subscribers, read_results
-from chaos.workload import CLASSES, FIELDS, STREAMS, TABLE, TABLE_ROWS, ChaosQuery, queries
+from chaos.workload import (
+    CLASSES,
+    FIELDS,
+    LATENESS,
+    OPTIMIZER,
+    STREAMS,
+    TABLE,
+    Acked,
+    ChaosQuery,
+    Check,
+    queries,
+    table_rows,
+)
 from mavstream import MavstreamError, stream
-
-_RESULT_BYTES = (256 << 10, 256 << 20)
-"""Sizes of result logs: small ones lose old answers to retention, and roll often."""
 
 
 def run(options: ChaosOptions, tell: Callable[[str], None] = lambda line: None) -> ChaosReport:
     """Run all rounds, and return what was found."""
     report = ChaosReport(options.seed)
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mavstream-chaos-")))
-        server = ChaosServer(folder, _RESULT_BYTES[options.seed % 2])
-        stack.callback(server.close)
-        chosen = queries(options.seed)
-        ids = _prepare(server, chosen)
-        subscribers = Subscribers(server.url, list(ids.values()))
-        stack.callback(subscribers.close)
-        producing = Producing(server.url)
-        stack.callback(producing.close)
-        changes = Changes(server, ids, next(each.name for each in chosen if each.pausable), report)
+        with report.timed("starting"):
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mavstream-chaos-")))
+            server = ChaosServer(folder, variant(options.seed))
+            stack.callback(server.close)
+            chosen = _prepare(server, queries(options.seed))
+            subscribers = Subscribers(server.url, list(chosen))
+            stack.callback(subscribers.close)
+            producers = Producers(server.url)
+            stack.callback(producers.close)
+        faults = Faults(server, list(chosen), report)
+        changes = Changes(server, chosen, options.seed, report)
         try:
             for round_ in make_schedule(options.seed, options.rounds, options.only, options.seconds):
-                _run_round(server, changes, round_, report)
-                tell(_line(round_))
-            report.acked = producing.stop()
-            for name in STREAMS:
-                server.client.complete(name)
-            received = subscribers.finish(options.drain)
-            _check(server, chosen, ids, received, changes, report)
+                begin = time.monotonic()
+                _run_round(faults, changes, round_, report)
+                tell(_line(round_, time.monotonic() - begin))
+            with report.timed("draining"):
+                acked = producers.stop()
+                for part, count in acked.items():
+                    report.acked[part.stream] += count
+                for name in STREAMS:
+                    server.client.complete(name)
+                received = subscribers.finish(options.drain)
+            with report.timed("checking"):
+                _check(server, chosen, acked, received, changes, report)
         except (ServerGone, MavstreamError, TimeoutError, RuntimeError) as error:
             report.violated(f"round {report.rounds}: {error!r}\n{server.log_tail()}")
+        if report.failed and options.keep is not None:
+            server.copy_to(options.keep)
     return report
 
 
-def _prepare(server: ChaosServer, chosen: list[ChaosQuery]) -> dict[str, str]:
-    """Create everything; returns the ids of the queries by name."""
+def _prepare(server: ChaosServer, chosen: list[ChaosQuery]) -> dict[str, ChaosQuery]:
+    """Create everything; returns the queries by their ids."""
+    client = server.client
+    client.set_optimizer(**OPTIMIZER)
     for name, priority in CLASSES.items():
-        server.client.put_class(name, priority)
+        client.put_class(name, priority)
     for name in STREAMS:
-        server.client.create_stream(name=name, fields=FIELDS, event_time="ts")
-    server.client.put_table(TABLE, TABLE_ROWS, fields="k:int,label:string,cap:int")
+        client.create_stream(name=name, fields=FIELDS, event_time="ts", lateness=LATENESS[name])
+    client.put_table(TABLE, table_rows(0), fields="k:int,label:string,cap:int,generation:int")
     return {
-        each.name: server.client.submit(each.flow, name=each.name, class_="usual", from_="earliest").id
+        client.submit(each.flow, name=each.name, class_="usual", qos=each.qos, from_="earliest").id: each
         for each in chosen
     }
 
 
-def _run_round(server: ChaosServer, changes: Changes, round_: Round, report: ChaosReport) -> None:
-    changes.begin(round_)
-    time.sleep(round_.feed_s)
-    strike(server, round_, report)
-    changes.end()
+def _run_round(faults: Faults, changes: Changes, round_: Round, report: ChaosReport) -> None:
+    with report.timed("arming"):
+        faults.arm(round_)
+    with report.timed("changing"):
+        changes.begin(round_)
+    with report.timed("feeding"):
+        time.sleep(round_.feed_s)
+    with report.timed("changing"):
+        changes.note_decisions()
+    with report.timed("faults and recovery"):
+        faults.strike(round_)
+    with report.timed("changing"):
+        changes.end()
     report.rounds += 1
 
 
 def _check(
     server: ChaosServer,
-    chosen: list[ChaosQuery],
-    ids: dict[str, str],
+    chosen: dict[str, ChaosQuery],
+    acked: Acked,
     received: dict[str, Received],
     changes: Changes,
     report: ChaosReport,
 ) -> None:
-    expected = Expected(dict.fromkeys(STREAMS, report.acked))
-    for query in chosen:
-        live, stored = received[ids[query.name]], read_results(server.url, ids[query.name])
-        check_query(query, live, stored, expected, changes.pauses, report)
+    shed = next(id_ for id_, query in chosen.items() if query.check is Check.SHED)
+    report.rows_shed = server.client.query(shed).qos().shed.rows
+    expected = Expected(acked)
+    checks = AnswerChecks(expected, History(changes.pauses, changes.puts, report.rows_shed), report)
+    for id_, query in (chosen | changes.started).items():
+        stored = read_results(server.url, id_)
+        checks.check(query, received.get(id_, stored), stored)
     expected.close()
     check_streams({name: _read_back(server, name) for name in STREAMS}, report)
 
@@ -100,6 +130,6 @@ def _read_back(server: ChaosServer, name: str) -> ReadBack:
     return ReadBack(server.client.stream_info(name).position, different)
 
 
-def _line(round_: Round) -> str:
+def _line(round_: Round, seconds: float) -> str:
     what = round_.failpoint or round_.fault or "no fault"
-    return f"round {round_.number}: fed {round_.feed_s:.2f} s, {what}, change: {round_.change or 'none'}"
+    return f"round {round_.number}: {seconds:.2f} s, {what}, change: {round_.change or 'none'}"

@@ -6,27 +6,22 @@ from collections.abc import Collection
 from random import Random
 from typing import NamedTuple
 
-KINDS = ("engine", "api", "both", "failpoints")
-"""What a round can do to the server."""
-CHANGES = ("pause", "class", "targets")
-"""What a round can change about a query."""
+from chaos.failpoints import Armed, failpoints
 
-_KILLS = ("log.write.before=kill", "log.write.after=kill", "log.write=torn", "log.commit.after=kill")
-_RARE = ("log.create.after=kill", "log.rename.before=kill", "log.rename.after=kill", "log.seal.before=kill")
-FAILPOINTS = (
-    *(f"engine:{each}" for each in _KILLS + _RARE),
-    *(f"api:{each}" for each in _KILLS),
-    "api:log.write=short",
-    "api:catalog.commit.before=kill",
-    "api:catalog.commit.after=kill",
-)
-"""The failpoints that are armed. Rows that are refused for want of space are sent again, answers are not:
-errors of the disk fail queries, which is documented, so they have no place here."""
-_RARE_HITS, _HITS = 2, 120
+KINDS = ("engine", "api", "both", "stop", "damage", "failpoints")
+"""What a round can do to the server."""
+CHANGES = ("pause", "class", "targets", "table", "start")
+"""What a round can change."""
+
+_BLOCK = 8
+"""Rounds after which it is decided again whether the API process lives for a while.
+
+The optimizer, which is a part of it, needs some seconds to find another plan for a query.
+"""
 
 
 class Round(NamedTuple):
-    """One round: feed, change a query, then do something to the server."""
+    """One round: change something, feed, then do something to the server."""
 
     number: int
     feed_s: float
@@ -38,7 +33,21 @@ class Round(NamedTuple):
     change: str | None
     """One of CHANGES; None for no change."""
     pick: int
-    """Selects the query that is changed, and to what."""
+    """Selects the query that is changed or whose checkpoint is damaged, and how."""
+
+
+class Variant(NamedTuple):
+    """What differs between the servers of two seeds."""
+
+    small_results: bool
+    """Whether result logs are small: they then lose old answers to retention, and start segments often."""
+    sync: bool
+    """Whether the server syncs to disk what it acknowledges."""
+
+
+def variant(seed: int) -> Variant:
+    """Return the variant of a seed."""
+    return Variant(seed % 2 == 0, seed % 3 == 0)
 
 
 def make_schedule(seed: int, rounds: int, only: Collection[str] = KINDS, seconds: float = 1.0) -> list[Round]:
@@ -47,16 +56,22 @@ def make_schedule(seed: int, rounds: int, only: Collection[str] = KINDS, seconds
     The first rounds do not depend on how many follow.
     """
     random, kinds = Random(seed), [kind for kind in KINDS if kind in only]
-    return [_round(random, number, kinds, seconds) for number in range(rounds)]
+    armed = failpoints(*variant(seed))
+    found: list[Round] = []
+    chosen = kinds
+    for number in range(rounds):
+        if number % _BLOCK == 0:
+            chosen = ["engine"] if "engine" in kinds and random.random() < 0.5 else kinds
+        found.append(_round(random, number, chosen, armed, seconds))
+    return found
 
 
-def _round(random: Random, number: int, kinds: list[str], seconds: float) -> Round:
+def _round(random: Random, number: int, kinds: list[str], armed: list[Armed], seconds: float) -> Round:
     feed_s = seconds * random.uniform(0.2, 1.8)
     fault = random.choice(kinds) if kinds else None
+    change = random.choice((None, *CHANGES))
     failpoint = None
     if fault == "failpoints":
-        point = random.choice(FAILPOINTS)
-        most = _RARE_HITS if any(each in point for each in (*_RARE, "catalog")) else _HITS
-        failpoint = f"{point}@{random.randint(1, most)}"
-    change = random.choice((None, *CHANGES))
+        point = random.choice(armed)
+        failpoint, change = f"{point.entry}@{random.randint(1, point.most)}", point.change or change
     return Round(number, feed_s, fault, failpoint, change, random.randrange(1 << 16))

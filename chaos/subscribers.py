@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
-from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from chaos.processes import PROCESSES
 from chaos.server import PATIENCE, wait_for
 from mavstream import Client, Results, Retry, TransportError
 
-_PROCESSES = get_context("spawn")
 _RETRY = Retry(first=0.02, most=0.2, patience=PATIENCE)
 
 
@@ -32,8 +31,8 @@ class Subscribers:
     """The process of the subscribers, with a thread per query."""
 
     def __init__(self, url: str, ids: list[str]) -> None:
-        self._connection, other = _PROCESSES.Pipe()
-        self._process = _PROCESSES.Process(target=_subscribe, args=(url, ids, other), daemon=True)
+        self._connection, other = PROCESSES.Pipe()
+        self._process = PROCESSES.Process(target=_subscribe, args=(url, ids, other), daemon=True)
         self._process.start()
         other.close()
         # The rounds begin when everybody is connected.

@@ -1,12 +1,15 @@
 """The workload: streams, a table and queries, each query with the SQL that gives the same answers.
 
 Row `n` of a stream is a function of `n` and of the stream: what was acked can be computed instead of stored.
+A stream with two producers gets the even rows from one of them and the odd ones from the other.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from enum import Enum, auto
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +17,8 @@ import pyarrow as pa
 from mavstream import stream, table
 
 STREAMS = ("left", "right")
+LATENESS = {"left": "0s", "right": "500ms"}
+"""More than the producers of a stream are apart before both have sent their first rows."""
 TABLE = "names"
 CLASSES = {"urgent": 8, "usual": 4, "slow": 1}
 START_US = 1_767_225_600_000_000  # 2026-01-01T00:00:00Z, where windows of all sizes begin
@@ -26,8 +31,44 @@ FIELDS = [
     {"name": "v", "type": "int"},
     {"name": "x", "type": "float"},
 ]
-TABLE_ROWS = [{"k": key, "label": f"key {key}", "cap": 15 * key} for key in range(KEYS - 1)]
+LISTED = KEYS - 1
+"""Keys below this are in the table."""
+CAP = 15
+OPTIMIZER = {
+    "period": "100ms",
+    "rules": {"policy": False, "rank": False},
+    "pace": {"probation": "300ms", "bar": "100ms", "calm": "300ms"},
+}
+"""Lets the optimizer migrate plans and shed rows, and undo both, all the time: some targets cannot be met."""
+_UNATTAINABLE = {"latency": {"p95": "1us"}}
 _ROWS_PER_WINDOW = 64
+
+
+class Part(NamedTuple):
+    """The rows of a stream that one producer sends: every `of`-th one, from `first` on."""
+
+    stream: str
+    first: int = 0
+    of: int = 1
+
+
+PRODUCERS = {"chaos_0": (Part("left"), Part("right", 0, 2)), "chaos_1": (Part("right", 1, 2),)}
+"""The parts that each producer sends."""
+Acked: TypeAlias = Mapping[Part, int]
+"""How many rows of each part were acked, which are its first ones."""
+
+
+class Check(Enum):
+    """How the answers of a query are checked."""
+
+    EQUAL = auto()
+    """They are those of its SQL."""
+    PAUSED = auto()
+    """They are the numbers of all rows, apart from those of its pauses."""
+    SHED = auto()
+    """They are the numbers of all rows, apart from as many as it has counted as shed."""
+    VERSIONS = auto()
+    """Each row joins the version of the table that was current when it arrived."""
 
 
 class ChaosQuery(NamedTuple):
@@ -37,13 +78,20 @@ class ChaosQuery(NamedTuple):
     flow: Any
     sql: str
     """The answers, with the columns in the order of the query's."""
-    pausable: bool = False
-    """Whether it may be paused: it then gives each row once, by its number, apart from those of the pause."""
+    check: Check = Check.EQUAL
+    qos: Any = None
 
 
-def rows(name: str, first: int, stop: int) -> pa.Table:
-    """Return the rows of a stream from one number to before another."""
-    n = np.arange(first, stop, dtype=np.int64)
+def table_rows(generation: int) -> list[dict[str, Any]]:
+    """Return the rows of a version of the table."""
+    return [
+        {"k": key, "label": f"key {key}", "cap": CAP * key, "generation": generation} for key in range(LISTED)
+    ]
+
+
+def rows(part: Part, first: int, stop: int) -> pa.Table:
+    """Return the rows of a part of a stream, from its `first`-th one to before its `stop`-th one."""
+    name, n = part.stream, part.first + part.of * np.arange(first, stop, dtype=np.int64)
     # A few steps of a generator of numbers: cheap, and the same in every process.
     mixed = (n * 2654435761 + STREAMS.index(name) * 97_531) & 0xFFFFFFFF
     mixed = (mixed ^ (mixed >> 13)) * 1274126177 & 0xFFFFFFFF
@@ -70,7 +118,33 @@ def queries(seed: int) -> list[ChaosQuery]:
     return [
         ChaosQuery("all_left", left.where("n >= 0"), "SELECT ts, n, k, v, x FROM left_"),
         ChaosQuery("all_right", right.where("n >= 0"), "SELECT ts, n, k, v, x FROM right_"),
-        ChaosQuery("paused", left.where("v >= 0").project(n="n"), "SELECT n FROM left_", pausable=True),
+        ChaosQuery("paused", left.where("v >= 0").project(n="n"), "SELECT n FROM left_", Check.PAUSED),
+        ChaosQuery(
+            "shed",
+            left.where("k >= 0").project(n="n"),
+            "SELECT n FROM left_",
+            Check.SHED,
+            {"max_loss": "40%"},
+        ),
+        ChaosQuery(
+            "migrated_selects",
+            left.where("sqrt(x + v * v) + sqrt(x) >= 0 AND n >= 0")
+            .where(f"v > {high}")
+            .window(f"{size}ms")
+            .by("k")
+            .agg(n="count(*)", mean="avg(x)"),
+            _windows(f"(FROM left_ WHERE v > {high})", size, size, "k, count(*), avg(x)"),
+            qos=_UNATTAINABLE,
+        ),
+        ChaosQuery(
+            "migrated_join",
+            left.join(
+                right, on=["k"], within=f"{near}ms", compute={"l": "l.n", "r": "r.n", "v": "l.v", "w": "r.v"}
+            ).where(f"v > {high} AND w > {high}"),
+            "SELECT l.n, r.n, l.v, r.v FROM left_ l JOIN right_ r ON l.k = r.k "
+            f"AND l.v > {high} AND r.v > {high} AND abs(l.n - r.n) * {STEP_US} <= {near * 1000}",
+            qos=_UNATTAINABLE,
+        ),
         ChaosQuery(
             "select",
             right.where(f"v < {high}").project(n="n", twice="v * 2", ts="ts"),
@@ -112,14 +186,15 @@ def queries(seed: int) -> list[ChaosQuery]:
         ),
         ChaosQuery(
             "looked_up",
-            right.join(
+            left.join(
                 table(TABLE),
                 on="k",
                 how="left",
                 where="l.v > r.cap",
-                compute={"n": "l.n", "label": "r.label"},
+                compute={"n": "l.n", "label": "r.label", "generation": "r.generation"},
             ),
-            "SELECT n, label FROM right_ LEFT JOIN names ON right_.k = names.k AND v > cap",
+            f"SELECT n, CASE WHEN k < {LISTED} AND v > {CAP} * k THEN 'key ' || k END, NULL FROM left_",
+            Check.VERSIONS,
         ),
         *(
             ChaosQuery(
@@ -132,6 +207,17 @@ def queries(seed: int) -> list[ChaosQuery]:
         ChaosQuery("shared_3", prefix.project(n="n"), f"SELECT n FROM left_ WHERE v > {low}"),
         ChaosQuery("shared_4", prefix.project(n="n"), f"SELECT n FROM left_ WHERE v > {low}"),
     ]
+
+
+def bounded(seed: int, number: int, row: int) -> ChaosQuery:
+    """Return a query that ends by itself some windows after a row of the left stream."""
+    size_us = 1000 * Random(seed).choice((200, 300, 500))
+    until = START_US + (row * STEP_US // size_us + 3) * size_us
+    flow = stream("left").window(f"{size_us}us", until=until).by("k").agg(n="count(*)", total="sum(v)")
+    past = f"(FROM left_ WHERE epoch_us(ts) < {until})"
+    return ChaosQuery(
+        f"bounded_{number}", flow, _windows(past, size_us // 1000, size_us // 1000, "k, count(*), sum(v)")
+    )
 
 
 def _windows(rows_: str, size: int, hop: int, columns: str) -> str:

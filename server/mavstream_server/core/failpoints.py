@@ -5,9 +5,11 @@ They are armed by an environment variable, when a process starts, and by nothing
     MAVSTREAM_FAILPOINTS="engine:log.write.before=kill@17;log.fsync=enospc@3"
 
 Each entry is `[PROCESS:]POINT=ACTION[@N]`: the N-th time (1 if it is left out) that the process gets to the
-point, it acts, once. A point without `.before` or `.after` is the one before. MAVSTREAM_FAILPOINTS_ONCE may
-name a directory: an entry then acts once for all processes that have this directory, so that a process that
-is started in place of a killed one survives. A file per entry that has acted is left there.
+point, it acts, once. A process is `api`, `engine`, or `writer`: the one that an engine forks to write
+checkpoints, which counts from zero each time. A point without `.before` or `.after` is the one before.
+MAVSTREAM_FAILPOINTS_ONCE may name a directory: an entry then acts once for all processes that have this
+directory, so that a process that is started in place of a killed one survives. A file per entry that has
+acted is left there.
 
 Code that stores something calls `hit("checkpoint.write.before")`. Where that is too expensive it tests
 `armed` first, which is None unless the variable is set.
@@ -29,11 +31,11 @@ from mavstream_server.core.errors import Refused
 
 VARIABLE: Final = "MAVSTREAM_FAILPOINTS"
 ONCE_VARIABLE: Final = "MAVSTREAM_FAILPOINTS_ONCE"
-ProcessName: TypeAlias = Literal["api", "engine"]
-PositionedWrite: TypeAlias = Callable[[int, bytes, int], int]
+ProcessName: TypeAlias = Literal["api", "engine", "writer"]
+PositionedWrite: TypeAlias = Callable[[int, bytes | memoryview, int], int]
 
 _ENTRY = re.compile(
-    r"(?:(?P<process>api|engine):)?(?P<point>[a-z_]+(?:\.[a-z_]+)+)=(?P<action>[a-z]+)(?:@(?P<n>[1-9]\d{0,8}))?"
+    r"(?:(?P<process>api|engine|writer):)?(?P<point>[a-z_]+(?:\.[a-z_]+)+)=(?P<action>[a-z]+)(?:@(?P<n>[1-9]\d{0,8}))?"
 )
 _ENDS = (".before", ".after")
 
@@ -97,7 +99,7 @@ class ArmedFailpoints:
     def pwrite(self, name: str) -> PositionedWrite:
         """Return `os.pwrite` with the points `NAME.before` and `NAME.after`."""
 
-        def write(fd: int, data: bytes, offset: int) -> int:
+        def write(fd: int, data: bytes | memoryview, offset: int) -> int:
             action = self.due(f"{name}.before")
             if action is FailAction.KILL:
                 kill_self()
@@ -133,6 +135,11 @@ def hit(point: str) -> None:
         armed.hit(point)
 
 
+def pwrite(name: str) -> PositionedWrite:
+    """Return `os.pwrite`, with the points `NAME.before` and `NAME.after` if failpoints are armed."""
+    return os.pwrite if armed is None else armed.pwrite(name)
+
+
 def arm_from_environment(process: ProcessName, environ: Mapping[str, str] = os.environ) -> None:
     """Arm the failpoints of this process that the environment names; raises Refused if it cannot be read."""
     global armed
@@ -152,7 +159,7 @@ def _parse_entry(entry: str) -> Failpoint:
     if found is None or found["action"] not in list(FailAction):
         actions = ", ".join(FailAction)
         raise Refused(
-            f"{VARIABLE}: expected [api:|engine:]POINT=ACTION[@N] with an action of {actions}; "
+            f"{VARIABLE}: expected [api:|engine:|writer:]POINT=ACTION[@N] with an action of {actions}; "
             f"got {entry[:80]!r}",
             code="invalid_settings",
         )

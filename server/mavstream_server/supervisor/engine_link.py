@@ -206,7 +206,8 @@ class EngineLink(EngineCommands):
             fields = {"code": code, "restarts": self.restarts, "queries": list(crash.queries)}
             _log.error("engine process %s", crash.how, extra={"fields": fields})
             _notify(self._listener.engine_died, crash)
-            if loop.time() - begun > 2 * _LONGEST_BACKOFF:
+            if loop.time() - begun > 2 * backoff:
+                # It has done more work than the wait would cost, so this is no loop of crashes at the start.
                 backoff = _FIRST_BACKOFF
             process = None
             while process is None:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from mavstream_server.core import failpoints
+from mavstream_server.core.failpoints import FailAction
 from mavstream_server.engine.checkpoints import file
 from mavstream_server.engine.checkpoints.file import CheckpointHeader, CheckpointUnusable
 from mavstream_server.engine.checkpoints.store import CheckpointStore
@@ -51,6 +53,37 @@ def test_the_last_two_checkpoints_are_kept_newest_first(tmp_path: Path) -> None:
     assert [stored.number for stored in store.stored("q")] == [3, 2]
     store.write(6, HEADER, b"", keep=1)
     assert [stored.number for stored in store.stored("q")] == [6]
+
+
+def test_a_checkpoint_that_is_written_after_a_newer_one_is_not_kept(tmp_path: Path) -> None:
+    store = CheckpointStore(tmp_path)
+    store.write(6, HEADER, b"", keep=1)
+    store.write(3, HEADER, b"")
+    assert [stored.number for stored in store.stored("q")] == [6]
+
+
+@pytest.mark.parametrize("point", ["write", "write.after", "fsync", "fsync.after", "rename"])
+@pytest.mark.parametrize("action", [FailAction.ENOSPC, FailAction.EIO])
+def test_a_failing_disk_leaves_the_checkpoint_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str, action: FailAction
+) -> None:
+    store = CheckpointStore(tmp_path, sync=True)
+    store.write(1, HEADER, b"first")
+    armed = failpoints.parse(f"checkpoint.{point}={action.value}")
+    monkeypatch.setattr(failpoints, "armed", failpoints.ArmedFailpoints(tuple(armed)))
+    with pytest.raises(OSError, match="failpoint"):
+        store.write(2, HEADER, b"second")
+    assert [path.name for path in (tmp_path / "q").iterdir()] == [store.path("q", 1).name]
+    store.write(3, HEADER, b"third")
+    assert store.read("q", 3) == (HEADER, b"third")
+
+
+def test_a_short_write_is_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    armed = failpoints.parse("checkpoint.write=short;checkpoint.write=short@3")
+    monkeypatch.setattr(failpoints, "armed", failpoints.ArmedFailpoints(tuple(armed)))
+    path = tmp_path / "one.checkpoint"
+    file.write(path, HEADER, b"state" * 100)
+    assert file.read(path) == (HEADER, b"state" * 100)
 
 
 def test_a_checkpoint_with_a_damaged_header_is_left_out(tmp_path: Path) -> None:

@@ -135,8 +135,16 @@ class Checkpointer:
         readers = self._engine.intake.readers
         state.catch_up = {node.stream: readers[node.stream].end for node in query.request.plan.sources}
 
+    def release(self, id_: str) -> None:
+        """Take no more checkpoints of a query that has ended.
+
+        Its files stay until its end is recorded: if that does not happen, it has to end once more.
+        """
+        self._states.pop(id_, None)
+        self._pending.pop(id_, None)
+
     def forget(self, id_: str) -> None:
-        """Remove the checkpoints of a query that has ended."""
+        """Remove the checkpoints of a query that is removed."""
         if self._states.pop(id_, None) is not None:
             self._pending.pop(id_, None)
             self._store.remove(id_)

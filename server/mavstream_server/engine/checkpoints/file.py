@@ -13,6 +13,7 @@ import orjson
 from zlib_ng.zlib_ng import crc32
 
 from mavstream_protocol.errors import MavstreamError
+from mavstream_server.core import failpoints
 
 VERSION = 1
 _MAGIC = b"MvCp"
@@ -53,11 +54,15 @@ def write(path: Path, header: CheckpointHeader, snapshot: bytes, *, sync: bool =
     draft = path.with_suffix(".draft")
     try:
         with open(draft, "wb", buffering=0) as file:
-            for part in (prefix + head, snapshot):
-                _write_all(file.fileno(), part)
+            _write_all(file.fileno(), prefix + head, 0)
+            _write_all(file.fileno(), snapshot, len(prefix) + len(head))
             if sync:
+                failpoints.hit("checkpoint.fsync.before")
                 os.fsync(file.fileno())
+                failpoints.hit("checkpoint.fsync.after")
+        failpoints.hit("checkpoint.rename.before")
         os.replace(draft, path)
+        failpoints.hit("checkpoint.rename.after")
     except BaseException:
         with suppress(OSError):
             draft.unlink(missing_ok=True)
@@ -65,10 +70,11 @@ def write(path: Path, header: CheckpointHeader, snapshot: bytes, *, sync: bool =
     return len(prefix) + len(head) + len(snapshot)
 
 
-def _write_all(fd: int, data: bytes) -> None:
-    rest = memoryview(data)
+def _write_all(fd: int, data: bytes, offset: int) -> None:
+    pwrite, rest = failpoints.pwrite("checkpoint.write"), memoryview(data)
     while rest:
-        rest = rest[os.write(fd, rest) :]
+        written = pwrite(fd, rest, offset)
+        rest, offset = rest[written:], offset + written
 
 
 def read_header(path: Path) -> CheckpointHeader:

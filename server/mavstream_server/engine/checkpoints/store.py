@@ -42,8 +42,11 @@ class CheckpointStore:
         path = self.path(header.query, number)
         path.parent.mkdir(parents=True, exist_ok=True)
         size = file.write(path, header, snapshot, sync=self._sync)
-        for older in self._numbers(header.query):
-            if older <= number - keep:
+        numbers = self._numbers(header.query)
+        # Another process may have written a newer one meanwhile, with a command that this one does not know.
+        newest = max(numbers, default=number)
+        for older in numbers:
+            if older <= newest - keep:
                 self.path(header.query, older).unlink(missing_ok=True)
         return size
 

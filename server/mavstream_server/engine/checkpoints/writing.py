@@ -18,6 +18,8 @@ from typing import NamedTuple
 
 import orjson
 
+from mavstream_server.core import failpoints
+
 _PR_SET_PDEATHSIG = 1
 _NICENESS = 10
 
@@ -89,6 +91,7 @@ def _run_child(tasks: Iterable[Callable[[], Written]], pipe: int, parent: int) -
         os.closerange(4, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
         with suppress(OSError):
             os.nice(_NICENESS)
+        failpoints.arm_from_environment("writer")
         for task in tasks:
             rest = memoryview(orjson.dumps(tuple(task())) + b"\n")
             while rest:

@@ -281,7 +281,7 @@ class HostedEngine:
 
     def _ended(self, query: RunningQuery) -> None:
         self.logs.close(query.id)
-        self.checkpointer.forget(query.id)
+        self.checkpointer.release(query.id)
         self._notify_ended(query)
 
     @property

@@ -16,7 +16,8 @@ from mavstream_server.log.writer import LogWriter
 
 _log = logging.getLogger(__name__)
 
-_OPTIONS = LogOptions(segment_bytes=1 << 20)
+_SEGMENT_BYTES = 32 << 10, 1 << 20
+"""Smallest and largest size of a segment: retention removes whole ones, so small logs have small ones."""
 _TRIM_EVERY = 1_000_000_000  # ns between two trims of the logs that have grown
 _SWEEP_EVERY = 60_000_000_000  # ns between two trims of all logs: rows expire without appends, too
 
@@ -29,6 +30,8 @@ class ResultLogs:
     ) -> None:
         self._folder = folder
         self._on_damage = on_damage
+        smallest, largest = _SEGMENT_BYTES
+        self._options = LogOptions(segment_bytes=min(max(max_bytes // 8, smallest), largest))
         self._retention = Retention(max_age_ns=max_age_ns, max_bytes=max_bytes)
         self._writers: dict[str, LogWriter] = {}
         self._grown: set[str] = set()
@@ -44,7 +47,7 @@ class ResultLogs:
     def open(self, command: StartQuery) -> ResultLogSink:
         """Open or create the result log of a query; no other writer may have it open."""
         id_, schema = command.id, command.plan.schema
-        writer = LogWriter(self._folder / id_, LogDescription(schema), _OPTIONS)
+        writer = LogWriter(self._folder / id_, LogDescription(schema), self._options)
         self._writers[id_] = writer
         for damage in writer.damage:
             self._on_damage(damage)

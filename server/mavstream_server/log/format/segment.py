@@ -148,13 +148,11 @@ class SegmentFile:
     def write(self, data: bytes, end: int) -> None:
         """Write frames and make them visible together; `end` is the position after them."""
         offset, left = self.length, len(data)
-        armed = failpoints.armed
-        pwrite = os.pwrite if armed is None else armed.pwrite("log.write")
+        pwrite = failpoints.pwrite("log.write")
         while (written := pwrite(self._fd, data, offset)) < left:
             data, offset, left = data[written:], offset + written, left - written
         self.commit(offset + written, end)
-        if armed is not None:
-            armed.hit("log.commit.after")
+        failpoints.hit("log.commit.after")
 
     def commit(self, length: int, end: int) -> None:
         """Make the frames up to a length (bytes) visible; `end` is the position after them."""
