@@ -60,7 +60,7 @@ def test_a_query_shows_its_last_checkpoint_and_its_guarantee(server: RunningServ
     assert found["delivery"] == {
         "guarantee": "exactly_once",
         "detail": "after a crash the query continues from its last checkpoint",
-        "survives_power_loss": ["rows", "checkpoints"],
+        "survives_power_loss": ["rows", "results", "checkpoints"],
     }
     checkpoint = found["checkpoint"]
     assert before <= datetime.fromisoformat(checkpoint["taken"]) <= datetime.now(UTC)
@@ -75,7 +75,7 @@ def test_a_query_shows_its_last_checkpoint_and_its_guarantee(server: RunningServ
     )
     assert "exactly_once" in listed
     assert " s ago" in listed
-    assert "rows, checkpoints" in shown
+    assert "rows, results, checkpoints" in shown
 
 
 @pytest.mark.parametrize(
@@ -171,3 +171,18 @@ def test_every_metric_of_the_alert_rules_is_exported(server: RunningServer) -> N
     assert value(text, "mavstream_replayed_rows", **labels) == 0
     assert value(text, "mavstream_consumer_lag_rows", stream="readings", **labels) == 0
     assert value(text, "mavstream_consumer_lag_seconds", stream="readings", **labels) == 0
+
+
+def test_after_power_loss_without_sync_queries_continue_under_a_new_epoch(tmp_path: Path) -> None:
+    with running_server(tmp_path, *INTERVAL) as server:
+        create(server)
+        query = register(server)
+        server.http.post("/v1/streams/readings/tuples", json=rows(0, 7))
+        pull(server, query, 7)
+        server.kill()
+    (tmp_path / "boot").write_text("an earlier boot")
+    with running_server(tmp_path, *INTERVAL) as server:
+        server.http.post("/v1/streams/readings/tuples", json=rows(7, 9))
+        assert [row["n"] for row in pull(server, query, 9)] == list(range(9))
+        assert server.http.get(f"/v1/queries/{query}/results?after=6").json()["epoch"] == 2
+    assert not (tmp_path / "boot").exists()

@@ -56,8 +56,8 @@ def test_without_checkpoints_rows_take_part_at_most_once() -> None:
 @pytest.mark.parametrize(
     ("interval", "delivery", "survives"),
     [
-        (5_000_000, "sync", ("rows", "checkpoints")),
-        (None, "sync", ("rows",)),
+        (5_000_000, "sync", ("rows", "results", "checkpoints")),
+        (None, "sync", ("rows", "results")),
         (5_000_000, "process", ()),
     ],
 )

@@ -45,6 +45,8 @@ class Synced(StrEnum):
 
     ROWS = "rows"
     """Acknowledged rows."""
+    RESULTS = "results"
+    """Delivered results."""
     CHECKPOINTS = "checkpoints"
 
 
@@ -58,7 +60,7 @@ class QueryDelivery(BaseModel):
                 {
                     "guarantee": "exactly_once",
                     "detail": "after a crash the query continues from its last checkpoint",
-                    "survives_power_loss": ["rows", "checkpoints"],
+                    "survives_power_loss": ["rows", "results", "checkpoints"],
                 }
             ]
         },
@@ -68,7 +70,7 @@ class QueryDelivery(BaseModel):
     detail: str
     """Why this is the guarantee."""
     survives_power_loss: tuple[Synced, ...]
-    """With delivery `sync`: acknowledged rows, and checkpoints if they are on; otherwise nothing.
+    """With delivery `sync`: acknowledged rows, delivered results, and checkpoints if they are on.
 
-    Results are not synced: those that the disk did not have are lost, and their offsets may be used again.
+    Otherwise nothing: after power loss queries continue under new epochs.
     """

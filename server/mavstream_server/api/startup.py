@@ -15,6 +15,7 @@ from mavstream_server.api.auth import Auth
 from mavstream_server.api.limits import Connections
 from mavstream_server.api.services import Services
 from mavstream_server.catalog.catalog import Catalog
+from mavstream_server.core.boot import forget_boot, machine_restarted, note_boot
 from mavstream_server.core.clock import SystemClock
 from mavstream_server.core.damage import DamageReport
 from mavstream_server.core.heap import QueryHeap
@@ -120,7 +121,13 @@ async def start_services(
     for record in catalog.classes():
         await link.set_class(record.spec)
     stack.push_async_callback(queries.stop)
-    await queries.start()
+    # The disk may have lost results that were delivered, unless they were synced.
+    power_lost = not sync and machine_restarted(settings.data)
+    if power_lost:
+        _LOG.warning("the machine was restarted without an orderly stop: queries continue under new epochs")
+    await queries.start(new_epochs=power_lost)
+    note_boot(settings.data)
+    stack.callback(forget_boot, settings.data)
     stack.push_async_callback(optimizer.stop)
     retention = TableRetention(settings.streams_directory, parts.tables, parts.streams, link, SystemClock())
     for task in (

@@ -124,13 +124,18 @@ class QueryService:
             catalog, registry, self.placement, self.start_times, self._has_class, self._begin_now
         )
 
-    async def start(self) -> None:
-        """Load the queries of the catalog and begin to start those that are to run."""
+    async def start(self, *, new_epochs: bool = False) -> None:
+        """Load the queries of the catalog and begin to start those that are to run.
+
+        With `new_epochs` they continue under new epochs: offsets may stand for other results than before.
+        """
         for name, priority in self.priorities().items():
             self.set_priority(name, priority)
         owners = self._catalog.owners.all("query")
         for record in self._catalog.queries():
             plan = None if record.final_state is not None else self._typed(record)
+            if new_epochs and record.final_state is None:
+                record = record._replace(epoch=self._catalog.next_epoch(record.id))
             self._enter(record, plan, owners.get(record.id))
         if self._settings.checkpoint_interval is None:
             # Those of an earlier run do not know what has happened since.

@@ -18,8 +18,8 @@ LATEST = "latest"
 """The `after` that starts with the next new row."""
 
 _RESTARTED = (
-    "the query was restarted with empty state: rows in progress are lost, and windows that were open are "
-    "not answered"
+    "the query was restarted: rows in progress may be lost, windows that were open may not be answered, and "
+    "after a loss of power offsets up to here may stand for other rows than before"
 )
 
 

@@ -46,6 +46,7 @@ __all__ = ["EngineLink", "EngineRefused", "EngineUnavailable"]
 _log = logging.getLogger(__name__)
 
 _FIRST_BACKOFF, _LONGEST_BACKOFF = 0.1, 5.0  # seconds between a death and the next start
+_STOP_GRACE = 30.0  # s: last checkpoints are written first
 _CLOCK_TOLERANCE = 100_000  # ns
 
 
@@ -167,7 +168,7 @@ class EngineLink(EngineCommands):
             raise
         self._watcher = asyncio.create_task(self._watch())
 
-    async def stop(self, grace: float = 5.0) -> None:
+    async def stop(self, grace: float = _STOP_GRACE) -> None:
         """Stop the process, by force after the grace (s); stopping again does nothing."""
         if self._watcher is not None:
             self._watcher.cancel()

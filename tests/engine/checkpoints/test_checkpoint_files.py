@@ -67,7 +67,8 @@ def test_a_checkpoint_that_is_written_after_a_newer_one_is_not_kept(tmp_path: Pa
 def test_a_failing_disk_leaves_the_checkpoint_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str, action: FailAction
 ) -> None:
-    store = CheckpointStore(tmp_path, sync=True)
+    (tmp_path / "results" / "q").mkdir(parents=True)
+    store = CheckpointStore(tmp_path, synced_with=tmp_path / "results")
     store.write(1, HEADER, b"first")
     armed = failpoints.parse(f"checkpoint.{point}={action.value}")
     monkeypatch.setattr(failpoints, "armed", failpoints.ArmedFailpoints(tuple(armed)))

@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 from mavstream_server.engine.checkpoints import file
 from mavstream_server.engine.checkpoints.file import CheckpointHeader, CheckpointUnusable
+from mavstream_server.log.format.segment import sync_directory
+from mavstream_server.log.syncing import sync_log
 
 _log = logging.getLogger(__name__)
 
@@ -28,10 +30,13 @@ class StoredCheckpoint(NamedTuple):
 class CheckpointStore:
     """The checkpoint files below a folder."""
 
-    def __init__(self, folder: Path, *, sync: bool = False) -> None:
-        """With `sync`, checkpoints survive power loss, too."""
+    def __init__(self, folder: Path, *, synced_with: Path | None = None) -> None:
+        """With `synced_with`, the folder of result logs, checkpoints survive power loss.
+
+        Before a checkpoint is written, the disk gets the results that it refers to.
+        """
         self._folder = folder
-        self._sync = sync
+        self._results = synced_with
 
     def path(self, id_: str, number: int) -> Path:
         """Return the file of a checkpoint."""
@@ -41,7 +46,11 @@ class CheckpointStore:
         """Write a checkpoint, remove those before the last `keep`, return its bytes; raises OSError."""
         path = self.path(header.query, number)
         path.parent.mkdir(parents=True, exist_ok=True)
-        size = file.write(path, header, snapshot, sync=self._sync)
+        if self._results is not None:
+            sync_log(self._results / header.query)
+        size = file.write(path, header, snapshot, sync=self._results is not None)
+        if self._results is not None:
+            sync_directory(path.parent)
         numbers = self._numbers(header.query)
         # Another process may have written a newer one meanwhile, with a command that this one does not know.
         newest = max(numbers, default=number)

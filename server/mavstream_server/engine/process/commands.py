@@ -121,7 +121,9 @@ class HostedEngine:
         )
         self.checkpointer = Checkpointer(
             self.engine,
-            CheckpointStore(hello.data / "checkpoints", sync=hello.sync),
+            CheckpointStore(
+                hello.data / "checkpoints", synced_with=hello.data / "results" if hello.sync else None
+            ),
             hello.checkpoint_interval_ns,
             diverged,
         )

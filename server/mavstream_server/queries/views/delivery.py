@@ -26,7 +26,7 @@ class Durability(NamedTuple):
     checkpoints: bool
     """Whether checkpoints are taken."""
     sync: bool
-    """Whether acknowledged rows and checkpoints are synced to disk."""
+    """Whether acknowledged rows, checkpoints and delivered results are synced to disk."""
 
     @classmethod
     def of(cls, settings: Settings) -> Durability:
@@ -38,7 +38,7 @@ class Durability(NamedTuple):
         guarantee, detail = self._guarantee(state, metrics)
         synced: tuple[Synced, ...] = ()
         if self.sync:
-            synced = (Synced.ROWS, Synced.CHECKPOINTS) if self.checkpoints else (Synced.ROWS,)
+            synced = (Synced.ROWS, Synced.RESULTS, *((Synced.CHECKPOINTS,) if self.checkpoints else ()))
         return QueryDelivery(guarantee=guarantee, detail=detail, survives_power_loss=synced)
 
     def _guarantee(
