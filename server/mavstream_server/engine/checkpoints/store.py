@@ -31,23 +31,26 @@ class CheckpointStore:
     def __init__(self, folder: Path, *, sync: bool = False) -> None:
         """With `sync`, checkpoints survive power loss, too."""
         self._folder = folder
-        self._sync = sync
+        self.sync = sync
 
     def path(self, id_: str, number: int) -> Path:
         """Return the file of a checkpoint."""
         return self._folder / id_ / f"{number:012d}{_SUFFIX}"
 
     def write(self, number: int, header: CheckpointHeader, snapshot: bytes, *, keep: int = KEPT) -> int:
-        """Write a checkpoint, remove those before the last `keep`, return its bytes; raises OSError."""
+        """Write a checkpoint, keep the last `keep` up to it, return its bytes; raises OSError."""
         path = self.path(header.query, number)
         path.parent.mkdir(parents=True, exist_ok=True)
-        size = file.write(path, header, snapshot, sync=self._sync)
-        for older in self._numbers(header.query):
-            if older <= number - keep:
-                self.path(header.query, older).unlink(missing_ok=True)
+        size = file.write(path, header, snapshot, sync=self.sync)
+        for older in sorted(each for each in self._numbers(header.query) if each <= number)[:-keep]:
+            self.discard(header.query, older)
         return size
 
-    def read(self, id_: str, number: int) -> tuple[CheckpointHeader, bytes]:
+    def discard(self, id_: str, number: int) -> None:
+        """Remove one checkpoint; does nothing if it is not there."""
+        self.path(id_, number).unlink(missing_ok=True)
+
+    def read(self, id_: str, number: int) -> tuple[CheckpointHeader, memoryview]:
         """Read a checkpoint; raises CheckpointUnusable."""
         return file.read(self.path(id_, number))
 

@@ -18,6 +18,8 @@ from typing import NamedTuple
 
 import orjson
 
+from mavstream_server.engine.checkpoints.cut import Cut
+
 _PR_SET_PDEATHSIG = 1
 _NICENESS = 10
 
@@ -31,13 +33,15 @@ class Written(NamedTuple):
     duration_ns: int
     error: str | None = None
     """Why it could not be written."""
+    cut: Cut | None = None
+    """Where the query was."""
 
 
 class ForkedWriter:
     """One forked process that writes checkpoints, and reports each through a pipe."""
 
-    def __init__(self, tasks: Sequence[Callable[[], Written]]) -> None:
-        """Fork; each task writes one checkpoint in the child."""
+    def __init__(self, tasks: Sequence[Callable[[], Written | None]]) -> None:
+        """Fork; each task writes one checkpoint in the child, or returns None if none is due."""
         self.begun = time.monotonic_ns()
         self._received = b""
         read_end, write_end = os.pipe()
@@ -48,8 +52,6 @@ class ForkedWriter:
         os.close(write_end)
         os.set_blocking(read_end, False)
         self._pipe = read_end
-        self.forked_ns = time.monotonic_ns() - self.begun
-        """How long the engine was stopped by the fork."""
 
     def poll(self) -> tuple[list[Written], bool]:
         """Return the checkpoints that were written since the last call, and whether the child has ended."""
@@ -68,7 +70,7 @@ class ForkedWriter:
             os.close(self._pipe)
             with suppress(ChildProcessError):
                 os.waitpid(self._pid, 0)
-        return [Written(*orjson.loads(line)) for line in lines], ended
+        return [_parsed(line) for line in lines], ended
 
     def kill(self) -> None:
         """End the child; what it has not reported is lost."""
@@ -76,7 +78,12 @@ class ForkedWriter:
             os.kill(self._pid, signal.SIGKILL)
 
 
-def _run_child(tasks: Iterable[Callable[[], Written]], pipe: int, parent: int) -> None:
+def _parsed(line: bytes) -> Written:
+    written = Written(*orjson.loads(line))
+    return written if written.cut is None else written._replace(cut=Cut(*written.cut))
+
+
+def _run_child(tasks: Iterable[Callable[[], Written | None]], pipe: int, parent: int) -> None:
     """Write the checkpoints and exit without any clean-up: all objects belong to the parent."""
     try:
         gc.disable()
@@ -90,7 +97,10 @@ def _run_child(tasks: Iterable[Callable[[], Written]], pipe: int, parent: int) -
         with suppress(OSError):
             os.nice(_NICENESS)
         for task in tasks:
-            rest = memoryview(orjson.dumps(tuple(task())) + b"\n")
+            written = task()
+            if written is None:
+                continue
+            rest = memoryview(orjson.dumps(written, default=tuple) + b"\n")
             while rest:
                 rest = rest[os.write(3, rest) :]
     finally:
