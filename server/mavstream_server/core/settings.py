@@ -183,7 +183,7 @@ class Settings(BaseModel):
     """Result rows retained per query, in bytes."""
     result_time: Microseconds = 3_600_000_000
     """How long result rows are retained, in microseconds; written as `1h` in the flag and the variable."""
-    checkpoint_interval: Interval = None
+    checkpoint_interval: Interval = 5_000_000
     """Time between two checkpoints of a query that has changed, in microseconds; None (`off`) for none."""
     engine_timeout: Annotated[Microseconds, AfterValidator(_at_least_a_second)] = 30_000_000
     """Time in microseconds after which an engine that does not answer is killed and restarted."""
