@@ -12,6 +12,7 @@ from bench.data import feeder, spark
 from bench.engine import engine, sharing
 from bench.optimizer import targets, watching
 from bench.outcome import Outcome
+from bench.recovery import recovery
 from bench.scheduling import classes, deadlines, decisions, isolation
 from bench.service import service
 from bench.simulation import agreement, simulator
@@ -33,6 +34,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "decisions": Benchmark("what a scheduling decision costs", decisions.add_options, decisions.run),
     "feeder": Benchmark("whether the feeder keeps time, and how fast it is", feeder.add_options, feeder.run),
     "isolation": Benchmark("an important class beside an overload", isolation.add_options, isolation.run),
+    "recovery": Benchmark("recovery from a kill, cost of checkpoints", recovery.add_options, recovery.run),
     "sharing": Benchmark("queries with a prefix in common", sharing.add_options, sharing.run),
     "simulator": Benchmark("tuples per second of the simulator", simulator.add_options, simulator.run),
     "spark": Benchmark("what a generated row costs", spark.add_options, spark.run),

@@ -6,7 +6,7 @@ import os
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import httpx
@@ -19,9 +19,10 @@ _PATIENCE = 60.0
 class ServerProcess:
     """A real server on a free port of the loopback address, with its engine as a child process."""
 
-    def __init__(self, data: Path) -> None:
+    def __init__(self, data: Path, *flags: str) -> None:
+        """`flags` are options of the command."""
         self.data = data
-        self._server = _StartedServer(data)
+        self._server = _StartedServer(data, *flags)
         try:
             self.url = self._server.wait_ready(_PATIENCE).url
         except BaseException:
@@ -42,6 +43,15 @@ class ServerProcess:
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
         return [pid, *map(int, children)]
 
+    @property
+    def engine_pid(self) -> int | None:
+        """The engine's process id; None while there is none."""
+        for pid in self.pids[1:]:
+            with suppress(OSError):
+                if "engine.process.host" in Path(f"/proc/{pid}/cmdline").read_text():
+                    return pid
+        return None
+
     def rss_mb(self) -> float:
         """Return the resident memory of both processes together."""
         pages = sum(int(Path(f"/proc/{pid}/statm").read_text().split()[1]) for pid in self.pids)
@@ -49,7 +59,7 @@ class ServerProcess:
 
     def cpu_s(self) -> float:
         """Return the processor time that both processes have used."""
-        return sum(time.clock_gettime(_cpu_clock(pid)) for pid in self.pids)
+        return sum(time.clock_gettime(cpu_clock(pid)) for pid in self.pids)
 
     def post(self, path: str, body: object) -> dict[str, object]:
         """Create something; a refusal is an error."""
@@ -96,16 +106,16 @@ class ServerProcess:
         return [line for line in self._server.log if '"level": "info"' not in line]
 
 
-def _cpu_clock(pid: int) -> int:
+def cpu_clock(pid: int) -> int:
     """Return the clock of a process's processor time, as Linux numbers it (`clock_getcpuclockid`)."""
     return (~pid << 3) | 2
 
 
 @contextmanager
-def server() -> Iterator[ServerProcess]:
-    """Run a server in a directory of its own."""
+def server(*flags: str) -> Iterator[ServerProcess]:
+    """Run a server with options of the command in a directory of its own."""
     with tempfile.TemporaryDirectory() as folder:
-        process = ServerProcess(Path(folder))
+        process = ServerProcess(Path(folder), *flags)
         try:
             yield process
         finally:

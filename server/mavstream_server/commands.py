@@ -126,7 +126,7 @@ def serve(
         _limit("Memory of the engine beyond which its largest query fails; six tenths of the machine's."),
     ] = None,
     checkpoint_interval: Annotated[
-        str | None, _limit("Time between two checkpoints of a query, such as 5s; none are taken without it.")
+        str | None, _limit("Time between two checkpoints of a query, 5s by default; off for none.")
     ] = None,
     result_bytes: Annotated[str | None, _limit("Result rows retained per query, such as 16MiB.")] = None,
     result_time: Annotated[str | None, _limit("How long result rows are retained, such as 1h.")] = None,

@@ -38,6 +38,13 @@ def test_flags_win_over_variables_which_win_over_defaults() -> None:
     assert settings({"MAVSTREAM_PORT": ""}).port == 8000
 
 
+@pytest.mark.parametrize(("text", "interval"), [("2s", 2_000_000), ("off", None), ("0", None)])
+def test_checkpoints_can_be_turned_off(text: str, interval: int | None) -> None:
+    settings = Settings.from_environment({"MAVSTREAM_CHECKPOINT_INTERVAL": text})
+    assert settings.checkpoint_interval == interval
+    assert Settings().checkpoint_interval == 5_000_000
+
+
 def test_sizes_and_durations_are_written_with_units() -> None:
     made = settings(
         {

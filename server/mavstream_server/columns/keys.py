@@ -201,3 +201,4 @@ class KeyCoder:
         fresh = KeyCoder(self._types)
         fresh.encode(columns, len(columns[0]) if columns else 0)
         self._columns, self._pairs = fresh._columns, fresh._pairs
+        self._compact_at = max(self._compact_at, 2 * self.count)

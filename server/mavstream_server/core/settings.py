@@ -56,6 +56,10 @@ def _microseconds(value: object) -> object:
         raise refusal("duration", str(error)) from None
 
 
+def _interval(value: object) -> object:
+    return None if value in ("off", "0", 0) else value
+
+
 def _at_least_a_second(value: int) -> int:
     if value < 1_000_000:
         raise refusal("duration", "an engine that is busy may take longer: give 1s or more")
@@ -86,6 +90,8 @@ def _origins(values: tuple[str, ...]) -> tuple[str, ...]:
 Bytes = Annotated[int, BeforeValidator(_bytes), Field(ge=1)]
 """Number of bytes, at least one; text may have a unit."""
 Microseconds = Annotated[int, BeforeValidator(_microseconds), Field(ge=1)]
+Interval = Annotated[Microseconds | None, BeforeValidator(_interval)]
+"""Microseconds; None for never, which is `off` as text."""
 Count = Annotated[int, Field(ge=1)]
 Listed = Annotated[tuple[str, ...], BeforeValidator(_listed)]
 """Several texts; in a variable separated by commas."""
@@ -177,8 +183,8 @@ class Settings(BaseModel):
     """Result rows retained per query, in bytes."""
     result_time: Microseconds = 3_600_000_000
     """How long result rows are retained, in microseconds; written as `1h` in the flag and the variable."""
-    checkpoint_interval: Microseconds | None = None
-    """Time between two checkpoints of a query that has changed, in microseconds; None for no checkpoints."""
+    checkpoint_interval: Interval = 5_000_000
+    """Time between two checkpoints of a query that has changed, in microseconds; None (`off`) for none."""
     engine_timeout: Annotated[Microseconds, AfterValidator(_at_least_a_second)] = 30_000_000
     """Time in microseconds after which an engine that does not answer is killed and restarted."""
 

@@ -161,7 +161,9 @@ class Engine:
 
     # Queries
 
-    def start(self, request: QueryRequest, sink: Sink, saved: bytes | None = None) -> RunningQuery:
+    def start(
+        self, request: QueryRequest, sink: Sink, saved: bytes | memoryview | None = None
+    ) -> RunningQuery:
         """Instantiate and start a query, from a snapshot if given; raises ObjectInUse, UnknownObject."""
         if request.id in self.queries and self.queries[request.id].active:
             raise ObjectInUse(f"query {request.id!r} is running already; stop it first or choose another id")
@@ -240,6 +242,19 @@ class Engine:
         for node, task in zip(query.request.plan.sources, query.sources.values(), strict=True):
             if not task.work.ended:
                 task.work.resume(self.intake.feeds[node.stream].reader.end)
+                self.intake.add(node.stream, task)
+
+    def hold(self, query: RunningQuery) -> None:
+        """Let a query read nothing until `release`; what it has read is processed."""
+        self.sharing.leave(query)
+        self.intake.remove(query)
+
+    def release(self, query: RunningQuery) -> None:
+        """Let a query that was held read on, unless it has been paused or has ended."""
+        if query.state is not QueryState.RUNNING:
+            return
+        for node, task in zip(query.request.plan.sources, query.sources.values(), strict=True):
+            if not task.attached and not task.work.ended:
                 self.intake.add(node.stream, task)
 
     def reclass(self, id_: str, class_name: str) -> None:

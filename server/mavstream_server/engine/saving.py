@@ -23,7 +23,7 @@ def save(query: RunningQuery) -> bytes:
     )
 
 
-def load(query: RunningQuery, saved: bytes) -> None:
+def load(query: RunningQuery, saved: bytes | memoryview) -> None:
     """Load what `save` returned into a query of the same plan before it runs; raises SnapshotMismatch."""
     tree = snapshot.decode(saved)
     if tree["plan"] != _fingerprint(query):

@@ -40,7 +40,7 @@ def encode(tree: dict[str, Any]) -> bytes:
     return b"".join(parts)
 
 
-def decode(data: bytes) -> dict[str, Any]:
+def decode(data: bytes | memoryview) -> dict[str, Any]:
     """Decode a tree; raises SnapshotMismatch if the bytes are not a snapshot of this version."""
     if len(data) < _PREFIX.size or data[:4] != _MAGIC:
         raise SnapshotMismatch("these bytes are not a snapshot of a query; expected one that `snapshot` made")
@@ -101,7 +101,7 @@ def _column_parts(column: Column) -> dict[str, Any]:
 class _Unpacker:
     """Rebuilds the tree; the arrays follow the header in the order in which the header refers to them."""
 
-    def __init__(self, data: bytes, offset: int) -> None:
+    def __init__(self, data: bytes | memoryview, offset: int) -> None:
         self._data = data
         self._offset = offset
 

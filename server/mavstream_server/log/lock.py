@@ -27,6 +27,6 @@ def lock_log(path: Path, *, create: bool) -> int:
         raise LogBusyError(
             path, f"process {holder} is writing this log; a log has one writer, close that one first"
         ) from None
-    os.ftruncate(fd, 0)
-    os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+    # Of fixed length: truncating the file first would make file systems wait for the disk.
+    os.pwrite(fd, f"{os.getpid():<20}\n".encode(), 0)
     return fd

@@ -16,7 +16,17 @@ from typing import Self
 from mavstream_server.engine.crash_record import CrashRecord, record_file
 from mavstream_server.engine.process.doorbell import Doorbell
 
+_HUGE_PAGES = "glibc.malloc.hugetlb=1"
 _POLL_S = 0.02  # seconds between two checks on systems without process descriptors
+
+
+def _tunables(given: str) -> str:
+    """Return the settings of the C library's allocator: in huge pages, unless `given` says otherwise.
+
+    The engine forks to write checkpoints, which copies its page tables: with 600 MB that takes 17 ms in pages
+    of 4 kB and 1 ms in huge pages. Other C libraries ignore it.
+    """
+    return given if "glibc.malloc.hugetlb" in given else ":".join(filter(None, (given, _HUGE_PAGES)))
 
 
 class EngineChild:
@@ -62,6 +72,7 @@ class EngineChild:
                     pass_fds=tuple(fds.values()),
                     # A session of its own: signals of a terminal to this process's group must not reach it.
                     start_new_session=True,
+                    env={**os.environ, "GLIBC_TUNABLES": _tunables(os.environ.get("GLIBC_TUNABLES", ""))},
                 )
                 record = CrashRecord.on(record_fd)
         except BaseException:

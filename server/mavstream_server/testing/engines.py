@@ -14,6 +14,7 @@ from mavstream_server.engine.process.messages import (
     Done,
     Failed,
     Hello,
+    Reply,
     StartQuery,
     SwitchPolicy,
     Value,
@@ -64,11 +65,15 @@ class SteppedEngine(EngineCommands):
         if self.away:
             raise EngineUnavailable("the engine is away, as the script has it")
         self.commands.append(command)
-        match self._hosted.obey(command):
-            case Done(value):
+        replies: list[Reply] = []
+        self._hosted.obey(command, replies.append)
+        match replies:
+            case [Done(value)]:
                 return value
-            case Failed(code, detail):
+            case [Failed(code, detail)]:
                 raise EngineRefused(detail, code=code)
+            case _:
+                raise AssertionError("without checkpoints, every command is replied to at once")
 
     async def choose(self, chosen: SchedulerSettings) -> None:
         """Let another policy decide."""

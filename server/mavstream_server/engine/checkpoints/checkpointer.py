@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
 
-from mavstream_server.core.metrics import CheckpointMetrics
 from mavstream_server.engine import saving
 from mavstream_server.engine.checkpoints.cut import Cut, cut
 from mavstream_server.engine.checkpoints.file import CheckpointHeader, CheckpointUnusable
+from mavstream_server.engine.checkpoints.records import CheckpointRecords, Kept, QueryRecord
 from mavstream_server.engine.checkpoints.store import KEPT, CheckpointStore
 from mavstream_server.engine.checkpoints.writing import ForkedWriter, Written
 from mavstream_server.engine.engine import Engine
@@ -27,43 +25,8 @@ _log = logging.getLogger(__name__)
 
 _LONGEST_WRITE = 120_000_000_000  # ns after which a child that writes checkpoints is given up
 _POLL_EVERY = 20_000_000  # ns
-
-
-class _Kept(NamedTuple):
-    number: int
-    positions: Mapping[str, int]
-    offset: int
-    oldest_arrival: int | None
-
-
-@dataclass(slots=True)
-class _State:
-    """The checkpoints of one query."""
-
-    number: int = 0
-    """Of the last checkpoint that was begun."""
-    kept: list[_Kept] = field(default_factory=list)
-    """On disk, oldest first."""
-    progress: object = None
-    """Of the last checkpoint that was begun: another one is due when this has changed."""
-    taken_us: int = 0
-    nbytes: int = 0
-    duration_ns: int | None = None
-    error: str | None = None
-    failures: int = 0
-    plans: dict[int, str] = field(default_factory=dict)
-    """The plans that the query was migrated to, as JSON, by version."""
-    catch_up: dict[str, int] | None = None
-    """The ends of its streams at its recovery; None once replay is complete."""
-    pauses: bool = False
-    """Whether it is paused once it has caught up: the engine died while it was to be paused."""
-    replayed: int = 0
-    """Results that were computed again at the last recovery."""
-
-    def fail(self, reason: str) -> None:
-        """Record that a checkpoint could not be written; another one is due."""
-        self.error, self.progress, self.failures = reason, None, self.failures + 1
-
+_LITTLE = 1 << 18
+"""Bytes of state that are written in the engine when a command is recorded: faster than a fork."""
 
 Diverged = Callable[[RunningQuery, int], None]
 """Called with a recovered query and the number of its stored results that were not computed again."""
@@ -84,14 +47,20 @@ class Checkpointer:
         self._store = store
         self._interval = interval_ns
         self._diverged = diverged
-        self._states: dict[str, _State] = {}
+        self.records = CheckpointRecords()
         self._begun = self._polled = time.monotonic_ns()
-        self._writer: ForkedWriter | None = None
-        self._pending: dict[str, tuple[int, Cut, int]] = {}
+        self._round: ForkedWriter | None = None
+        """Writes the queries that have changed."""
+        self._commands: ForkedWriter | None = None
+        """Writes queries after commands, beside a round: they are held until it has."""
+        self._recording: set[str] = set()
+        """The queries that it writes."""
+        self._waiting: dict[str, list[Callable[[], None]]] = {}
+        """What to call when the last command of a query is on disk."""
+        self._seen: object = None
+        """What the engine had done when the last round began."""
         self.count = 0
         """Checkpoints that were written."""
-        self.fork_ns = 0
-        """How long the last fork stopped the engine."""
 
     # Starting and ending
 
@@ -99,12 +68,11 @@ class Checkpointer:
         """Write the first checkpoint of a query that starts anew; earlier ones are removed."""
         if self._interval is None:
             return
-        state = self._states[query.id] = _State()
         stored = self._store.stored(query.id)
-        state.number = stored[0].number if stored else 0
+        self.records[query.id] = QueryRecord(stored[0].number if stored else 0)
         self.record_command(query)
 
-    def read(self, id_: str, number: int) -> bytes:
+    def read(self, id_: str, number: int) -> memoryview:
         """Return the snapshot of a checkpoint; raises CheckpointUnusable if the logs do not reach it."""
         header, saved = self._store.read(id_, number)
         for stream, position in header.positions.items():
@@ -123,128 +91,208 @@ class Checkpointer:
         With `pauses` it is paused then.
         """
         stored = self._store.stored(query.id)
-        state = self._states[query.id] = _State(plans=dict(plans), pauses=pauses)
-        state.number = stored[0].number
-        state.kept = [
-            _Kept(number, header.positions, header.offset, header.oldest_arrival)
+        record = self.records[query.id] = QueryRecord(plans=dict(plans), pauses=pauses)
+        record.number = stored[0].number
+        record.kept = [
+            Kept(number, header.positions, header.offset, header.oldest_arrival)
             for number, header in reversed(stored)
         ]
-        state.taken_us = stored[0].header.taken_us
-        state.nbytes = self._store.nbytes(query.id, state.number)
-        state.progress = cut(query).progress
+        record.taken_us = stored[0].header.taken_us
+        record.nbytes = self._store.nbytes(query.id, record.number)
+        record.progress = cut(query).progress
         readers = self._engine.intake.readers
-        state.catch_up = {node.stream: readers[node.stream].end for node in query.request.plan.sources}
+        record.catch_up = {node.stream: readers[node.stream].end for node in query.request.plan.sources}
 
     def release(self, id_: str) -> None:
         """Take no more checkpoints of a query that has ended.
 
         Its files stay until its end is recorded: if that does not happen, it has to end once more.
         """
-        self._states.pop(id_, None)
-        self._pending.pop(id_, None)
+        self.records.pop(id_, None)
+        self._recording.discard(id_)
+        self._recorded(id_)
 
     def forget(self, id_: str) -> None:
         """Remove the checkpoints of a query that is removed."""
-        if self._states.pop(id_, None) is not None:
-            self._pending.pop(id_, None)
+        if self.records.pop(id_, None) is not None:
+            self._recording.discard(id_)
             self._store.remove(id_)
+        self._recorded(id_)
 
     def add_plan(self, id_: str, version: int, plan: str | None) -> None:
         """Remember the JSON form of a plan that a query is being migrated to."""
-        state = self._states.get(id_)
-        if state is not None and plan is not None:
-            state.plans[version] = plan
+        record = self.records.get(id_)
+        if record is not None and plan is not None:
+            record.plans[version] = plan
 
-    # Taking checkpoints
+    # Commands
 
     def record_command(self, query: RunningQuery) -> None:
         """Write a checkpoint at once, since a command has changed which rows take part.
 
-        Earlier checkpoints do not know the command: they are removed, also if this one cannot be written.
+        Little state is written here. Otherwise a forked process writes it, and the query reads nothing until
+        that is done; the others go on. Earlier checkpoints do not know the command: they are removed, also if
+        this one cannot be written.
         """
-        state = self._states.get(query.id)
-        if state is None or not query.active:
+        record = self.records.get(query.id)
+        if record is None or not query.active:
             return
-        self._pending.pop(query.id, None)
-        # A child may be writing the number before: it must not replace this one.
-        state.number += KEPT + 1
-        at = cut(query)
-        written = self._write(query, state.number, at, 1)
-        state.kept.clear()
-        self._settle(query.id, at, written)
+        if query.id not in self._waiting and not self._store.synced and query.resident <= _LITTLE:
+            record.number += 1
+            self._settle_command(query.id, self._write(query, record.number, cut(query), keep=1))
+            return
+        self._engine.hold(query)
+        self._waiting.setdefault(query.id, [])
+        self._recording.discard(query.id)  # it is written again, with this command
+        if self._commands is None:
+            self._begin_commands()
+
+    def when_recorded(self, id_: str, done: Callable[[], None]) -> None:
+        """Call `done` when the last command of a query is on disk: at once if it is."""
+        if id_ in self._waiting:
+            self._waiting[id_].append(done)
+        else:
+            done()
+
+    def _begin_commands(self) -> None:
+        """Fork a process that writes the queries whose commands are not recorded yet."""
+        tasks = []
+        for id_ in self._waiting:
+            query, record = self._engine.queries[id_], self.records[id_]
+            record.number += 1
+            tasks.append(partial(self._write_copy, query, record.number, 1))
+        if not tasks:
+            return
+        self._recording = set(self._waiting)
+        self._commands = self._fork(tasks)
+        if self._commands is None:
+            self._end_commands("no process could be forked")
+
+    def _end_commands(self, reason: str) -> None:
+        """Give up what was not written, and go on with the commands that were given since."""
+        self._commands = None
+        for id_ in tuple(self._recording):
+            self._recording.remove(id_)
+            self._settle_command(id_, Written(id_, self.records[id_].number, 0, 0, reason))
+        self._begin_commands()
+
+    def _settle_command(self, id_: str, written: Written) -> None:
+        record = self.records[id_]
+        record.kept.clear()
+        self._settle(id_, written)
         if written.error is not None:
-            self._store.remove(query.id)
+            self._store.remove(id_)
+        self._recorded(id_)
+
+    def _recorded(self, id_: str) -> None:
+        """Let a query go on whose commands are on disk."""
+        waiting = self._waiting.pop(id_, None)
+        if waiting is None:
+            return
+        query = self._engine.queries.get(id_)
+        if query is not None:
+            self._engine.release(query)
+        for done in waiting:
+            done()
+
+    # Rounds
 
     def write_all(self) -> None:
         """Write a checkpoint of every query that has changed, for an orderly stop."""
-        self._abandon_writer()
-        for query in self._changed():
-            state = self._states[query.id]
-            at = cut(query)
-            state.number += KEPT + 1
-            self._prepare(query)
-            self._settle(query.id, at, self._write(query, state.number, at))
+        for writer in (self._round, self._commands):
+            if writer is not None:
+                writer.kill()
+                while not writer.poll()[1]:
+                    time.sleep(0.001)
+        self._round = self._commands = None
+        for id_ in tuple(self._waiting):
+            self.records[id_].number += 1
+            query, number = self._engine.queries[id_], self.records[id_].number
+            self._settle_command(id_, self._write(query, number, cut(query), keep=1))
+        for query in self._candidates():
+            record, at = self.records[query.id], cut(query)
+            if record.due(at):
+                record.number += 1
+                self._prepare(query)
+                self._settle(query.id, self._write(query, record.number, at))
 
     def tend(self, now: int) -> None:
         """Begin a round of checkpoints when it is due, and collect what was written; `now` is monotonic."""
         if now - self._polled < _POLL_EVERY:
             return
         self._polled = now
-        if self._writer is not None:
-            self._collect(self._writer, now)
+        if self._commands is not None and self._collect(self._commands, now):
+            self._end_commands("the process that writes checkpoints died")
+        if self._round is not None:
+            if self._collect(self._round, now):
+                self._end_round(self._round)
         elif self._interval is not None and now - self._begun >= self._interval:
             self._begun = now
             self._check_replays()
             self._begin_round()
 
+    def _end_round(self, writer: ForkedWriter) -> None:
+        self._round = None
+        if writer.killed:
+            self._seen = None  # what it has not written is due still
+            _log.error("the process that writes checkpoints was killed; the next round writes the rest")
+
     def finish_round(self) -> None:
         """Wait until the checkpoints that are being written are on disk."""
-        while self._writer is not None:
-            self._collect(self._writer, time.monotonic_ns())
+        while self.busy:
+            self._polled = 0
+            self.tend(self._begun)
             time.sleep(0.001)
 
     @property
     def busy(self) -> bool:
         """Whether checkpoints are being written."""
-        return self._writer is not None
+        return self._round is not None or self._commands is not None
+
+    @property
+    def recording(self) -> bool:
+        """Whether queries are held until commands to them are on disk."""
+        return bool(self._waiting)
 
     def _begin_round(self) -> None:
-        tasks = []
-        for query in self._changed():
-            state, at = self._states[query.id], cut(query)
-            state.number += 1
-            state.progress = at.progress
-            self._pending[query.id] = state.number, at, time.time_ns() // 1000
-            tasks.append(partial(self._write_copy, query, state.number, at))
-        if not tasks:
-            return
+        """Fork a process that finds the queries that have changed, and writes them."""
+        readers = self._engine.intake.readers.values()
+        seen = self.count, self._engine.loop.slices, [reader.end for reader in readers]
+        if seen == self._seen:
+            return  # nothing has happened since the last round, which wrote nothing
+        self._seen, tasks = seen, []
+        for query in self._candidates():
+            record = self.records[query.id]
+            record.number += 1
+            tasks.append(partial(self._write_if_due, query, record))
+        if tasks:
+            self._round = self._fork(tasks)
+
+    def _candidates(self) -> list[RunningQuery]:
+        """Return the queries that may be written: not those that are replaying, or are held for a command."""
+        queries = self._engine.queries
+        found = [queries[id_] for id_ in self.records if id_ in queries and id_ not in self._waiting]
+        return [query for query in found if query.active and query.output.replay is None]
+
+    def _fork(self, tasks: Sequence[Callable[[], Written | None]]) -> ForkedWriter | None:
         try:
-            self._writer = ForkedWriter(tasks)
+            return ForkedWriter(tasks)
         except OSError as error:
             _log.error("checkpoints cannot be written", extra={"fields": {"reason": str(error)}})
-            for id_ in self._pending:
-                self._states[id_].fail(str(error))
-            self._pending.clear()
-            return
-        self.fork_ns = self._writer.forked_ns
+            return None
 
-    def _changed(self) -> list[RunningQuery]:
-        """Return the queries whose checkpoint is due: not those that are still replaying."""
-        found = []
-        for id_, state in self._states.items():
-            query = self._engine.queries.get(id_)
-            if query is None or not query.active or query.output.replay is not None:
-                continue
-            # Once more after the last change: the older checkpoint would hold rows of an idle stream.
-            differ = bool(state.kept) and state.kept[0].positions != state.kept[-1].positions
-            if differ or len(state.kept) < KEPT or state.progress != cut(query).progress:
-                found.append(query)
-        return found
+    # In the forked process
 
-    def _write_copy(self, query: RunningQuery, number: int, at: Cut) -> Written:
-        """Write a checkpoint in the forked process."""
-        self._prepare(query)
-        return self._write(query, number, at)
+    def _write_if_due(self, query: RunningQuery, record: QueryRecord) -> Written | None:
+        return self._write_copy(query, record.number) if record.due(cut(query)) else None
+
+    def _write_copy(self, query: RunningQuery, number: int, keep: int = KEPT) -> Written:
+        try:
+            at = cut(query)
+            self._prepare(query)
+        except Exception as error:
+            return _failed(query, number, error)
+        return self._write(query, number, at, keep)
 
     def _prepare(self, query: RunningQuery) -> None:
         """Detach a query from shared pipelines; nothing may be emitted to the result log."""
@@ -260,7 +308,7 @@ class Checkpointer:
     def _write(self, query: RunningQuery, number: int, at: Cut, keep: int = KEPT) -> Written:
         begun = time.monotonic_ns()
         try:
-            plan = self._states[query.id].plans.get(at.plan_version)
+            plan = self.records[query.id].plans.get(at.plan_version)
             header = CheckpointHeader(
                 query.id,
                 at.positions,
@@ -273,69 +321,63 @@ class Checkpointer:
             )
             nbytes = self._store.write(number, header, saving.save(query), keep=keep)
         except Exception as error:
-            return Written(query.id, number, 0, 0, f"{type(error).__name__}: {error}")
-        return Written(query.id, number, nbytes, time.monotonic_ns() - begun)
+            return _failed(query, number, error)
+        return Written(query.id, number, nbytes, time.monotonic_ns() - begun, None, at)
 
-    def _collect(self, writer: ForkedWriter, now: int) -> None:
+    # What was written
+
+    def _collect(self, writer: ForkedWriter, now: int) -> bool:
+        """Record what a process has written since the last call; returns whether it has ended."""
         written, ended = writer.poll()
         for each in written:
-            pending = self._pending.get(each.query)
-            if pending is not None and pending[0] == each.number:
-                del self._pending[each.query]
-                self._settle(each.query, pending[1], each, pending[2])
-        if not ended:
-            if now - writer.begun > _LONGEST_WRITE:
-                writer.kill()
-            return
-        self._writer = None
-        for id_ in self._pending:
-            self._states[id_].fail("the process that was to write it died")
-        self._pending.clear()
+            record = self.records.get(each.query)
+            if record is None:
+                self._store.discard(each.query, each.number)  # the query has ended meanwhile
+            elif record.number != each.number:
+                # A command was recorded meanwhile, which this checkpoint does not know.
+                self._store.discard(each.query, each.number)
+            elif each.query in self._recording:
+                self._recording.remove(each.query)
+                self._settle_command(each.query, each)
+            elif each.query not in self._waiting:
+                self._settle(each.query, each)
+        if not ended and now - writer.begun > _LONGEST_WRITE:
+            writer.kill()
+        return ended
 
-    def _abandon_writer(self) -> None:
-        if self._writer is not None:
-            self._writer.kill()
-            while not self._writer.poll()[1]:
-                time.sleep(0.001)
-            self._writer = None
-            self._pending.clear()
-
-    def _settle(self, id_: str, at: Cut, written: Written, taken_us: int | None = None) -> None:
+    def _settle(self, id_: str, written: Written) -> None:
         """Record that a checkpoint was written, or why not."""
-        state = self._states[id_]
-        if written.error is not None:
-            state.fail(written.error)
-            fields = {"query": id_, "reason": written.error}
-            _log.error("checkpoint could not be written; the query goes on", extra={"fields": fields})
+        record = self.records[id_]
+        if written.cut is not None:
+            self.count += 1
+            record.written(written.cut, written)
             return
-        state.progress, state.error = at.progress, None
-        self.count += 1
-        state.kept.append(_Kept(written.number, at.positions, at.offset, at.oldest_arrival))
-        del state.kept[:-KEPT]
-        state.taken_us = time.time_ns() // 1000 if taken_us is None else taken_us
-        state.nbytes, state.duration_ns = written.nbytes, written.duration_ns
+        record.fail(written.error or "")
+        self._seen = None
+        fields = {"query": id_, "reason": written.error}
+        _log.error("checkpoint could not be written; the query goes on", extra={"fields": fields})
 
     # Recovery
 
     def _check_replays(self) -> None:
         """Find queries that have read all rows from before their recovery without repeating all results."""
-        for id_, state in tuple(self._states.items()):
-            if state.catch_up is None:
+        for id_, record in tuple(self.records.items()):
+            if record.catch_up is None:
                 continue
             query = self._engine.queries.get(id_)
             if query is None or not query.active:
                 continue
             replay = query.output.replay
-            if replay is None and not state.pauses:
-                state.catch_up = None
+            if replay is None and not record.pauses:
+                record.catch_up = None
                 continue
             at = cut(query)
-            behind = any(at.positions.get(name, end) < end for name, end in state.catch_up.items())
+            behind = any(at.positions.get(name, end) < end for name, end in record.catch_up.items())
             if behind or _in_flight(query):
                 continue
-            query.output.replay, state.catch_up = None, None
-            if state.pauses:
-                state.pauses = False
+            query.output.replay, record.catch_up = None, None
+            if record.pauses:
+                record.pauses = False
                 self._engine.pause(id_)
                 self.record_command(query)
             if replay is None:
@@ -347,56 +389,9 @@ class Checkpointer:
             if self._diverged is not None:
                 self._diverged(query, replay.remaining)
 
-    # What checkpoints need
 
-    def held_offset(self, id_: str) -> int | None:
-        """Return the offset from which a result log must be retained; None if there is no checkpoint."""
-        state = self._states.get(id_)
-        return None if state is None or not state.kept else state.kept[0].offset
-
-    def positions(self, id_: str) -> Mapping[str, int]:
-        """Return the positions from which the oldest kept checkpoint of a query continues, by stream."""
-        state = self._states.get(id_)
-        return {} if state is None or not state.kept else state.kept[0].positions
-
-    def held_positions(self) -> dict[str, tuple[int, str]]:
-        """Return the lowest position that the kept checkpoints need, and the query it is for, by stream."""
-        lowest: dict[str, tuple[int, str]] = {}
-        for id_, state in self._states.items():
-            for kept in state.kept[:1]:
-                for stream, position in kept.positions.items():
-                    if stream not in lowest or position < lowest[stream][0]:
-                        lowest[stream] = position, id_
-        return lowest
-
-    def oldest_arrival(self, table: str) -> int | None:
-        """Return the lowest arrival time of the rows in kept checkpoints that may still join a table."""
-        found = [
-            kept.oldest_arrival
-            for id_, state in self._states.items()
-            for kept in state.kept
-            if kept.oldest_arrival is not None
-            and (query := self._engine.queries.get(id_)) is not None
-            and table in query.request.plan.tables
-        ]
-        return min(found, default=None)
-
-    def metrics(self, id_: str) -> CheckpointMetrics | None:
-        """Return the metrics of a query's last checkpoint; None if it has none."""
-        state, query = self._states.get(id_), self._engine.queries.get(id_)
-        if state is None or query is None:
-            return None
-        if query.output.replayed_rows:
-            state.replayed = query.output.replayed_rows
-        return CheckpointMetrics(
-            state.taken_us if state.kept else None,
-            state.nbytes,
-            None if state.duration_ns is None else state.duration_ns // 1000,
-            state.replayed,
-            query.output.replay is not None,
-            state.error,
-            state.failures,
-        )
+def _failed(query: RunningQuery, number: int, error: Exception) -> Written:
+    return Written(query.id, number, 0, 0, f"{type(error).__name__}: {error}")
 
 
 def _in_flight(query: RunningQuery) -> bool:

@@ -21,7 +21,7 @@ class Cut(NamedTuple):
     """The lowest arrival time (ns) of the rows that were read and may still join a stored table."""
     paused: bool
     plan_version: int
-    progress: object
+    progress: str
     """Changes whenever the query has read a row or a mark, or has answered."""
 
 
@@ -45,7 +45,7 @@ def cut(query: RunningQuery) -> Cut:
         version,
     )
     oldest = min((arrival for arrival in arrivals if arrival is not None), default=None)
-    return Cut(positions, offset, oldest, not running, version, progress)
+    return Cut(positions, offset, oldest, not running, version, repr(progress))
 
 
 def _sources(query: RunningQuery) -> list[tuple[str, Source]]:

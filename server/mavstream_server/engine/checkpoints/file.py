@@ -7,7 +7,9 @@ import struct
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
+from typing import NamedTuple
 
 import orjson
 from zlib_ng.zlib_ng import crc32
@@ -81,37 +83,57 @@ def read_header(path: Path) -> CheckpointHeader:
     """Read the header of a checkpoint; raises CheckpointUnusable."""
     try:
         with open(path, "rb") as file:
-            return _header(path, file.read(_PREFIX.size), file.read(1 << 24))[0]
+            prefix = file.read(_PREFIX.size)
+            return _header(path, prefix, file.read(_parse(path, prefix).head_length))
     except OSError as error:
         raise CheckpointUnusable(f"checkpoint {path.name} cannot be read: {error.strerror}") from None
 
 
-def read(path: Path) -> tuple[CheckpointHeader, bytes]:
-    """Read a whole checkpoint and verify its checksums; raises CheckpointUnusable."""
+def read(path: Path) -> tuple[CheckpointHeader, memoryview]:
+    """Read a whole checkpoint and verify its checksums; raises CheckpointUnusable.
+
+    The snapshot is mapped, not copied: it may have hundreds of megabytes.
+    """
     try:
-        data = path.read_bytes()
+        with open(path, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            data = memoryview(mmap(file.fileno(), size, access=ACCESS_READ) if size else b"")
     except OSError as error:
         raise CheckpointUnusable(f"checkpoint {path.name} cannot be read: {error.strerror}") from None
-    header, begin, checksum, length = _header(path, data[: _PREFIX.size], data[_PREFIX.size :])
-    snapshot = data[_PREFIX.size + begin :]
-    if len(snapshot) != length or crc32(snapshot) != checksum:
+    prefix = bytes(data[: _PREFIX.size])
+    parsed = _parse(path, prefix)
+    begin = _PREFIX.size + parsed.head_length
+    header, snapshot = _header(path, prefix, bytes(data[_PREFIX.size : begin])), data[begin:]
+    if len(snapshot) != parsed.length or crc32(snapshot) != parsed.checksum:
         raise CheckpointUnusable(
-            f"checkpoint {path.name} is damaged: expected {length} bytes with checksum {checksum:08x}, "
-            f"got {len(snapshot)} with {crc32(snapshot):08x}"
+            f"checkpoint {path.name} is damaged: expected {parsed.length} bytes with checksum "
+            f"{parsed.checksum:08x}, got {len(snapshot)} with {crc32(snapshot):08x}"
         )
     return header, snapshot
 
 
-def _header(path: Path, prefix: bytes, rest: bytes) -> tuple[CheckpointHeader, int, int, int]:
-    """Return the header, its length, and the checksum and length of the snapshot behind it."""
+class _Prefix(NamedTuple):
+    magic: bytes
+    version: int
+    head_checksum: int
+    head_length: int
+    checksum: int
+    length: int
+
+
+def _parse(path: Path, prefix: bytes) -> _Prefix:
     if len(prefix) < _PREFIX.size or prefix[:4] != _MAGIC:
         raise CheckpointUnusable(f"{path.name} is not a checkpoint: it begins with {prefix[:4]!r}")
-    _, version, head_checksum, head_length, checksum, length = _PREFIX.unpack(prefix)
-    if version != VERSION:
+    parsed = _Prefix(*_PREFIX.unpack(prefix))
+    if parsed.version != VERSION:
         raise CheckpointUnusable(
-            f"checkpoint {path.name} has version {version}, this program reads version {VERSION}"
+            f"checkpoint {path.name} has version {parsed.version}, this program reads version {VERSION}"
         )
-    head = rest[:head_length]
-    if len(head) != head_length or crc32(head) != head_checksum:
+    return parsed
+
+
+def _header(path: Path, prefix: bytes, head: bytes) -> CheckpointHeader:
+    parsed = _parse(path, prefix)
+    if len(head) != parsed.head_length or crc32(head) != parsed.head_checksum:
         raise CheckpointUnusable(f"checkpoint {path.name} is damaged: the checksum of its header is wrong")
-    return CheckpointHeader(**orjson.loads(head)), head_length, checksum, length
+    return CheckpointHeader(**orjson.loads(head))

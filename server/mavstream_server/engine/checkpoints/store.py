@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -38,28 +39,40 @@ class CheckpointStore:
         self._folder = folder
         self._results = synced_with
 
+    @property
+    def synced(self) -> bool:
+        """Whether writing a checkpoint waits for the disk."""
+        return self._results is not None
+
     def path(self, id_: str, number: int) -> Path:
         """Return the file of a checkpoint."""
         return self._folder / id_ / f"{number:012d}{_SUFFIX}"
 
     def write(self, number: int, header: CheckpointHeader, snapshot: bytes, *, keep: int = KEPT) -> int:
-        """Write a checkpoint, remove those before the last `keep`, return its bytes; raises OSError."""
+        """Write a checkpoint, keep the last `keep` up to it, return its bytes; raises OSError."""
         path = self.path(header.query, number)
         path.parent.mkdir(parents=True, exist_ok=True)
         if self._results is not None:
             sync_log(self._results / header.query)
-        size = file.write(path, header, snapshot, sync=self._results is not None)
-        if self._results is not None:
+        size = file.write(path, header, snapshot, sync=self.synced)
+        if self.synced:
             sync_directory(path.parent)
-        numbers = self._numbers(header.query)
-        # Another process may have written a newer one meanwhile, with a command that this one does not know.
-        newest = max(numbers, default=number)
-        for older in numbers:
-            if older <= newest - keep:
-                self.path(header.query, older).unlink(missing_ok=True)
+        numbers = sorted(self._numbers(header.query))
+        if numbers[-1] > number:
+            # Another process has written a newer one meanwhile, with a command that this one does not know.
+            self.discard(header.query, number)
+            return size
+        for older in numbers[:-keep]:
+            self.discard(header.query, older)
         return size
 
-    def read(self, id_: str, number: int) -> tuple[CheckpointHeader, bytes]:
+    def discard(self, id_: str, number: int) -> None:
+        """Remove one checkpoint, and the folder with the last one; does nothing if it is not there."""
+        self.path(id_, number).unlink(missing_ok=True)
+        with suppress(OSError):
+            (self._folder / id_).rmdir()
+
+    def read(self, id_: str, number: int) -> tuple[CheckpointHeader, memoryview]:
         """Read a checkpoint; raises CheckpointUnusable."""
         return file.read(self.path(id_, number))
 

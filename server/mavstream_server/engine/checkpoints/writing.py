@@ -19,6 +19,7 @@ from typing import NamedTuple
 import orjson
 
 from mavstream_server.core import failpoints
+from mavstream_server.engine.checkpoints.cut import Cut
 
 _PR_SET_PDEATHSIG = 1
 _NICENESS = 10
@@ -33,15 +34,19 @@ class Written(NamedTuple):
     duration_ns: int
     error: str | None = None
     """Why it could not be written."""
+    cut: Cut | None = None
+    """Where the query was."""
 
 
 class ForkedWriter:
     """One forked process that writes checkpoints, and reports each through a pipe."""
 
-    def __init__(self, tasks: Sequence[Callable[[], Written]]) -> None:
-        """Fork; each task writes one checkpoint in the child."""
+    def __init__(self, tasks: Sequence[Callable[[], Written | None]]) -> None:
+        """Fork; each task writes one checkpoint in the child, or returns None if none is due."""
         self.begun = time.monotonic_ns()
         self._received = b""
+        self.killed = False
+        """Whether the child has ended before it had finished."""
         read_end, write_end = os.pipe()
         parent = os.getpid()
         self._pid = os.fork()
@@ -50,8 +55,6 @@ class ForkedWriter:
         os.close(write_end)
         os.set_blocking(read_end, False)
         self._pipe = read_end
-        self.forked_ns = time.monotonic_ns() - self.begun
-        """How long the engine was stopped by the fork."""
 
     def poll(self) -> tuple[list[Written], bool]:
         """Return the checkpoints that were written since the last call, and whether the child has ended."""
@@ -69,8 +72,8 @@ class ForkedWriter:
         if ended:
             os.close(self._pipe)
             with suppress(ChildProcessError):
-                os.waitpid(self._pid, 0)
-        return [Written(*orjson.loads(line)) for line in lines], ended
+                self.killed = os.waitpid(self._pid, 0)[1] != 0
+        return [_parsed(line) for line in lines], ended
 
     def kill(self) -> None:
         """End the child; what it has not reported is lost."""
@@ -78,7 +81,12 @@ class ForkedWriter:
             os.kill(self._pid, signal.SIGKILL)
 
 
-def _run_child(tasks: Iterable[Callable[[], Written]], pipe: int, parent: int) -> None:
+def _parsed(line: bytes) -> Written:
+    written = Written(*orjson.loads(line))
+    return written if written.cut is None else written._replace(cut=Cut(*written.cut))
+
+
+def _run_child(tasks: Iterable[Callable[[], Written | None]], pipe: int, parent: int) -> None:
     """Write the checkpoints and exit without any clean-up: all objects belong to the parent."""
     try:
         gc.disable()
@@ -93,7 +101,10 @@ def _run_child(tasks: Iterable[Callable[[], Written]], pipe: int, parent: int) -
             os.nice(_NICENESS)
         failpoints.arm_from_environment("writer")
         for task in tasks:
-            rest = memoryview(orjson.dumps(tuple(task())) + b"\n")
+            written = task()
+            if written is None:
+                continue
+            rest = memoryview(orjson.dumps(written, default=tuple) + b"\n")
             while rest:
                 rest = rest[os.write(3, rest) :]
     finally:

@@ -6,6 +6,7 @@ import logging
 from array import array
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from mavstream_protocol.errors import MavstreamError
 from mavstream_server.core.clock import Clock
@@ -74,6 +75,10 @@ _CACHE_BYTES = 8 << 20
 _RELEASE_EVERY = 5_000_000_000  # ns between two releases of removed segments
 
 
+_RECORDED = (StartQuery, PauseQuery, ResumeQuery, SetStopTime, SetTargets, ShedRows)
+"""Commands that change which rows take part: they survive a crash once they are replied to."""
+
+
 class WrongCommand(MavstreamError):
     """An unknown command, or one out of order: before Hello, or a second Hello."""
 
@@ -134,16 +139,24 @@ class HostedEngine:
         self._released = self._released_at = 0
         self._recovered = -1_000_000_000
 
-    def obey(self, command: object) -> Reply:
-        """Execute a command; any exception becomes a Failed reply."""
+    def obey(self, command: object, reply: Callable[[Reply], None]) -> None:
+        """Execute a command and reply when it is on disk, if it must survive a crash.
+
+        Any exception becomes a Failed reply.
+        """
         try:
-            return Done(self._execute(command))
+            done = Done(self._execute(command))
         except MavstreamError as error:
-            return Failed(error.code, str(error))
+            reply(Failed(error.code, str(error)))
         except Exception as error:
             name = type(command).__name__
             _log.exception("command broke", extra={"fields": {"command": name}})
-            return Failed("internal_error", f"{name} broke: {type(error).__name__}: {error}")
+            reply(Failed("internal_error", f"{name} broke: {type(error).__name__}: {error}"))
+        else:
+            if isinstance(command, _RECORDED):
+                self.checkpointer.when_recorded(command.id, partial(reply, done))
+            else:
+                reply(done)
 
     def _execute(self, command: object) -> Value:
         engine = self.engine
@@ -240,7 +253,7 @@ class HostedEngine:
             self.recoveries.add(query, begun)
             self._continue(query, command)
         positions = {**needed_positions(query)}
-        for stream, position in self.checkpointer.positions(id_).items():
+        for stream, position in self.checkpointer.records.positions(id_).items():
             positions[stream] = min(position, positions.get(stream, position))
         return Started(sink.offset, positions)
 
@@ -264,14 +277,15 @@ class HostedEngine:
     def _query_metrics(self, query: RunningQuery) -> QueryMetrics:
         metrics = query_metrics(query, self._epochs[query.id])
         return metrics._replace(
-            checkpoint=self.checkpointer.metrics(query.id), lags=consumer_lags(query, self.engine.clock.now())
+            checkpoint=self.checkpointer.records.metrics(query.id, self.engine),
+            lags=consumer_lags(query, self.engine.clock.now()),
         )
 
     def _oldest_arrival(self, table: str) -> int | None:
         """Return the lowest arrival time of the rows that may still join a table, after a recovery, too."""
         found = (
             oldest_arrival(self.engine.queries.values(), table),
-            self.checkpointer.oldest_arrival(table),
+            self.checkpointer.records.oldest_arrival(table, self.engine),
         )
         return min((arrival for arrival in found if arrival is not None), default=None)
 
@@ -294,7 +308,7 @@ class HostedEngine:
     def needs(self) -> dict[str, Need]:
         """Return, by stream, the lowest position that its log must retain."""
         needs = {stream: Need(*need) for stream, need in self.engine.intake.needed().items()}
-        for stream, (position, id_) in self.checkpointer.held_positions().items():
+        for stream, (position, id_) in self.checkpointer.records.held_positions().items():
             known = needs.get(stream)
             if known is None or position < known.position:
                 needs[stream] = Need(position, id_, position if known is None else known.furthest)
@@ -308,7 +322,7 @@ class HostedEngine:
         now = self.engine.clock.monotonic()
         self.checkpointer.tend(now)
         self.recoveries.check(now)
-        self.logs.trim(now_ns, self.checkpointer.held_offset)
+        self.logs.trim(now_ns, self.checkpointer.records.held_offset)
         self._memory.check(now_ns)
         if now_ns - self._released < _RELEASE_EVERY or self._released_at == self.engine.loop.slices:
             return

@@ -12,8 +12,10 @@ import resource
 import select
 import signal
 import socket
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 
 from mavstream_protocol.errors import MavstreamError
@@ -53,6 +55,7 @@ _RING_EVERY = 500_000  # ns between two rings while results are appended
 _REPORT_EVERY = 500_000_000  # ns between two reports of positions
 _SHORT_WAIT, _LONG_WAIT = 200, 1000  # ms to poll while idle; the short one while something is due by time
 _RECOVERY_WAIT = 20  # ms to poll while the end of recoveries is to be timed
+_RECORDING_WAIT = 10  # ms to poll while a reply waits for the disk
 
 
 class Host:
@@ -166,6 +169,8 @@ class Host:
             wait = _RECOVERY_WAIT
         if rest_ends is not None:
             wait = min(wait, max((rest_ends - self._clock.now()) // 1_000_000 + 1, 1))
+        if hosted.checkpointer.recording:
+            wait = min(wait, _RECORDING_WAIT)
         return wait
 
     def _listen(self, wait_ms: int) -> None:
@@ -194,32 +199,35 @@ class Host:
         received, begin = self._control.received, self._clock.monotonic()
         while received and not self._over and self._clock.monotonic() - begin < _COMMANDS:
             packet = received.popleft()
-            reply = self._reply(packet)
-            try:
-                self._control.send(packet.number, reply)
-            except MalformedMessage as error:
-                self._control.send(packet.number, Failed(error.code, str(error)))
+            self._execute(packet, partial(self._reply, packet.number))
 
-    def _reply(self, packet: Packet) -> Reply:
+    def _reply(self, number: int, reply: Reply) -> None:
+        try:
+            self._control.send(number, reply)
+        except MalformedMessage as error:
+            self._control.send(number, Failed(error.code, str(error)))
+
+    def _execute(self, packet: Packet, reply: Callable[[Reply], None]) -> None:
         try:
             command = packet.message()
             if isinstance(command, Shutdown):
                 if self._hosted is not None:
                     self._hosted.save_all()
                 self._over = True
-                return Done()
-            if isinstance(command, Hello):
+            elif isinstance(command, Hello):
                 self._start(command)
-                return Done()
-            if self._hosted is None:
+            elif self._hosted is None:
                 raise WrongCommand(f"got a {type(command).__name__} before Hello; send Hello first")
-            if isinstance(command, SetClock):
+            elif isinstance(command, SetClock):
                 self._clock.offset = command.offset_ns
-                return Done()
+            else:
+                self._reported_at = -1
+                self._hosted.obey(command, reply)
+                return
         except MavstreamError as error:
-            return Failed(error.code, str(error))
-        self._reported_at = -1
-        return self._hosted.obey(command)
+            reply(Failed(error.code, str(error)))
+        else:
+            reply(Done())
 
     def _start(self, hello: Hello) -> None:
         if self._hosted is not None:

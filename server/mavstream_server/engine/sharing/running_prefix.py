@@ -53,7 +53,7 @@ class RunningPrefix:
         source = self.task.work
         # Its windows may lack rows that it has shed.
         shed = source.shedder is not None or (self.definition.windowed and bool(source.counters["shed"]))
-        return not shed and not source.ended and source.until is None
+        return self.task.attached and not shed and not source.ended and source.until is None
 
     @property
     def best(self) -> PrefixGroup:

@@ -1,0 +1,1 @@
+"""Recovery: how long it takes, and what checkpoints cost while nothing fails."""
