@@ -55,6 +55,46 @@ def test_a_damaged_frame_costs_its_row_and_is_reported_everywhere(tmp_path: Path
         eventually(lambda: any("damaged file" in line for line in server.log), "a line in the log")
 
 
+def test_damaged_headers_cost_no_row_at_the_start_or_while_the_server_runs(tmp_path: Path) -> None:
+    stream = tmp_path / "streams" / "readings"
+
+    def rows(server: RunningServer, query: str, count: int) -> None:
+        def found() -> bool:
+            answer = server.http.get(f"/v1/queries/{query}/results", params={"limit": 100})
+            return bool(answer.json()["rows"] == [row(n) for n in range(count)])
+
+        eventually(found, f"{count} answers")
+
+    def damaged(server: RunningServer) -> set[str]:
+        answer = server.http.get("/readyz")
+        assert answer.status_code == 200
+        assert all(one["rows"] == 0 for one in answer.json()["damage"])
+        return {one["file"] for one in answer.json()["damage"]}
+
+    with running_server(tmp_path) as server:
+        create(server)
+        feed(server, 0, 10)
+        query = register(server, plan=plan(), **{"from": "earliest"})
+        rows(server, query, 10)
+    (file,), (results,) = segments(stream), segments(tmp_path / "results" / query)
+    for each in (file, results):
+        with each.open("r+b") as opened:
+            opened.write(b"\xa5" * 128)
+    with running_server(tmp_path) as server:
+        feed(server, 10, 12)
+        rows(server, query, 12)
+        assert damaged(server) == {str(each.relative_to(tmp_path)) for each in (file, results)}
+        assert 'mavstream_damage_total{directory="readings"} 1.0' in server.http.get("/metrics").text
+        # The sealed segment is damaged again, and so is the one that is being written.
+        flip(file, 0, 17, 60)
+        flip(segments(stream)[-1], 0, 17)
+        eventually(lambda: len(damaged(server)) == 3, "the writer to notice")
+        feed(server, 12, 14)
+        late = register(server, plan=plan(), name="late", **{"from": "earliest"})
+        rows(server, query, 14)
+        rows(server, late, 14)
+
+
 def test_data_is_private_and_deleted_things_leave_no_open_files(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with running_server(data) as server:

@@ -33,17 +33,18 @@ def test_a_stream_whose_files_are_damaged_does_not_stop_the_others(server: Serve
     store.create(spec(NUMBERS))
     store.create(spec(NUMBERS, name="other"))
     server.stop()
-    (segment,) = (server.path / "streams" / "numbers").glob("*.segment")
-    segment.write_bytes(b"rubbish" * 1000)
+    description = server.path / "streams" / "numbers" / "log.json"
+    intact = description.read_bytes()
+    description.write_bytes(b"rubbish")
     store = server.start()
-    with pytest.raises(StorageFailed, match=r"stream 'numbers' cannot be opened .*not a log segment"):
+    with pytest.raises(StorageFailed, match=r"stream 'numbers' cannot be opened .*not a log description"):
         store.offer("p", "numbers", 1, numbers(1), 50)
     assert list(store.failures) == ["numbers"]
     assert store.info("numbers").position == 0
     store.offer("p", "other", 1, numbers(1), 50)
     store.flush()
     assert store.info("other").position == 1
-    segment.unlink()
+    description.write_bytes(intact)
     server.clock.advance(seconds=2)
     store.maintain()
     assert store.failures == {}

@@ -167,26 +167,38 @@ def test_unfinished_segment_files_are_removed(tmp_path: Path) -> None:
     assert all_rows(tmp_path) == [(100, "a"), (100, "b")]
 
 
-def test_a_file_with_foreign_content_is_named_and_not_changed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("content", [b"x", b"something else entirely" * 100])
+def test_a_file_with_foreign_content_is_named_and_left_behind(tmp_path: Path, content: bytes) -> None:
+    with LogWriter(tmp_path, EVENTS) as writer:
+        writer.append(events((100, "a")), 1, 1)
+    foreign = tmp_path / f"{1:020d}-{2:010d}.segment"
+    foreign.write_bytes(content)
+    with LogWriter(tmp_path) as writer:
+        assert writer.damage[0].file == foreign
+        position = writer.append(events((200, "b")), 1, 2)
+    assert foreign.read_bytes()[128:].rstrip(b"\0") == content[128 : len(content) & ~7]
+    cursor = LogReader(tmp_path).cursor(position)
+    assert cursor.next() is not None
+    assert cursor.position == position + 1
+
+
+def test_a_garbled_description_is_refused(tmp_path: Path) -> None:
     LogWriter(tmp_path, EVENTS).close()
-    foreign = tmp_path / f"{0:020d}-{2:010d}.segment"
-    for content in (b"x", b"something else entirely" * 100):
-        foreign.write_bytes(content)
-        with pytest.raises(LogCorruptError, match=r"0-0000000002\.segment: not a log segment"):
-            LogWriter(tmp_path)
-    assert foreign.exists()
     (tmp_path / "log.json").write_text("{}")
     with pytest.raises(LogCorruptError, match="not a log description"):
         LogReader(tmp_path)
 
 
-def test_a_segment_without_its_snapshot_is_refused(tmp_path: Path) -> None:
+def test_a_log_goes_on_behind_a_segment_without_any_intact_frame(tmp_path: Path) -> None:
     LogWriter(tmp_path, EVENTS).close()
     with newest(tmp_path).open("r+b") as file:
         file.seek(128)
         file.write(b"\1\2\3\4")
-    with pytest.raises(LogCorruptError, match="got no complete frame"):
-        LogWriter(tmp_path)
+    with LogWriter(tmp_path) as writer:
+        assert [one.offset for one in writer.damage] == [128]
+        writer.append(events((100, "a")), 1, 1)
+        assert len(writer.segments) == 2
+    assert all_rows(tmp_path) == [(100, "a")]
 
 
 def test_a_crash_between_creating_a_segment_and_sealing_the_last_is_repaired(tmp_path: Path) -> None:
@@ -198,6 +210,8 @@ def test_a_crash_between_creating_a_segment_and_sealing_the_last_is_repaired(tmp
     first = min(tmp_path.glob("*.segment"))
     with first.open("r+b") as file:  # its state before it was sealed
         file.seek(8 * 8)
+        file.write(bytes(8))
+        file.seek(10 * 8)
         file.write(bytes(8))
         file.truncate(8192)
     reader = LogReader(tmp_path)

@@ -15,33 +15,29 @@ from mavstream_server.core.damage import Damage
 from mavstream_server.log import LogError, load_description
 from mavstream_server.log.checked_files import CHECKSUM
 from mavstream_server.log.format.checks import DamagedBytes, IntactFrame, intact_header, lost_frame, walk
-from mavstream_server.log.format.layout import FRAME_BYTES, FrameKind
+from mavstream_server.log.format.layout import FRAME_BYTES, FrameKind, Layout
 from mavstream_server.log.format.segment import (
     ARRIVAL,
     COMMITTED,
     END,
     HEADER_BYTES,
-    HEADER_WORDS,
-    MAGIC,
-    OFFSET,
-    POSITION,
     SEALED,
-    SEGMENT_MAGIC,
-    SEGMENT_VERSION,
-    SERIAL,
-    VERSION,
+    STATE_CRC,
     SegmentName,
+    encode_words,
+    header_error,
     list_segments,
-    parse_info,
     read_words,
+    state_checksum,
 )
+from mavstream_server.log.headers import header_damage, rebuild_header
 from mavstream_server.log.recovery import is_torn, missing_segments
 
 
 def check_log(path: Path, findings: Findings, *, repair: bool) -> None:
     """Check the log in a directory; no process may write it meanwhile."""
     try:
-        load_description(path)
+        row_bytes = Layout(load_description(path)).row_bytes
     except LogError as error:
         findings.broken(path, error.detail)
         return
@@ -49,43 +45,51 @@ def check_log(path: Path, findings: Findings, *, repair: bool) -> None:
     for damage in missing_segments(path):
         findings.add(damage)
     for index in range(len(names)):
-        _Segment(path, names, index, findings, repair).check()
+        _Segment(path, names, index, row_bytes, findings, repair).check()
 
 
 class _Segment:
     """The check of one of a log's segments."""
 
     def __init__(
-        self, path: Path, names: Sequence[SegmentName], index: int, findings: Findings, repair: bool
+        self,
+        path: Path,
+        names: Sequence[SegmentName],
+        index: int,
+        row_bytes: int,
+        findings: Findings,
+        repair: bool,
     ) -> None:
         self._path = path
-        self._names = names
-        self._index = index
         self._name = names[index]
+        self._row_bytes = row_bytes
         self._file = self._name.within(path)
         self._following = names[index + 1] if index + 1 < len(names) else None
         self._findings = findings
         self._repair = repair
+        self._error: str | None = None  # of the header by itself
 
     def check(self) -> None:
         """Check the header and all frames."""
         self._findings.files += 1
         data = self._file.read_bytes()
-        if self._following is None and not any(data[:HEADER_BYTES]):
+        if self._following is None and not any(data):
             return  # never had a row; the next start removes it
         view = memoryview(data)[: len(data) & ~7]
         words = list(read_words(self._file))
+        self._error = header_error(self._name, words, len(data))
         limit = self._limit(view, words)
         position = self._frames(view, limit, words)
         self._header(view, limit, words, position)
 
     def _limit(self, view: memoryview, words: list[int]) -> int:
         """Return the byte offset at which the frames end."""
-        if len(words) == HEADER_WORDS and HEADER_BYTES <= words[COMMITTED] <= len(view):
+        if self._error is None and words[COMMITTED] <= len(view):
             behind = bytes(view[words[COMMITTED] :])
             if self._following is None or not any(behind):
                 return words[COMMITTED]
-        return -(-len(bytes(view).rstrip(b"\0")) // 8) * 8
+        written = -(-len(bytes(view).rstrip(b"\0")) // 8) * 8
+        return max(written, rebuild_header(self._path, self._name, view)[COMMITTED])
 
     def _frames(self, view: memoryview, limit: int, words: list[int]) -> int:
         """Check the frames; return the position after the last row."""
@@ -109,10 +113,13 @@ class _Segment:
     def _lost(self, view: memoryview, found: DamagedBytes, words: list[int]) -> int:
         start, stop = found.start_position, found.stop_position
         nbytes = found.stop - found.offset
-        if stop is None:
-            end = words[END] if len(words) == HEADER_WORDS else start
-            last = end if start <= end <= start + nbytes else start
-            stop = last if self._following is None else self._following.position
+        if stop is None and self._following is not None:
+            stop = self._following.position
+        elif stop is None:
+            # If the end is unknown, no position may be used again.
+            most = start + nbytes // self._row_bytes
+            end = most if self._error is not None else words[END]
+            stop = end if start <= end <= most else start
         done = None
         if self._repair and nbytes >= FRAME_BYTES:
             saved = self._save(view, found)
@@ -123,25 +130,20 @@ class _Segment:
 
     def _header(self, view: memoryview, limit: int, words: list[int], position: int) -> None:
         """Check the header against the name and the frames."""
-        reason = self._header_error(view, words, limit, position)
+        reason = self._error or self._contradiction(view, limit, words, position)
         if reason is None:
             return
         done = None
         if self._repair:
-            self._write(0, self._new_header(view, limit, words, position))
+            rebuilt = rebuild_header(self._path, self._name, view)
+            rebuilt[COMMITTED], rebuilt[END] = limit, position
+            rebuilt[STATE_CRC] = state_checksum(rebuilt)
+            self._write(0, encode_words(rebuilt))
             done = "rewrote the header"
-        damage = Damage(self._file, 0, HEADER_BYTES, self._name.position, self._name.position, reason)
-        self._findings.add(damage, done)
+        self._findings.add(header_damage(self._file, self._name, reason), done)
 
-    def _header_error(self, view: memoryview, words: list[int], limit: int, position: int) -> str | None:
-        try:
-            info = parse_info(self._file, words)
-        except LogError as error:
-            return error.detail
-        if info.name != self._name:
-            return (
-                f"expected the header of {self._file.name}, got that of {info.name.within(self._path).name}"
-            )
+    def _contradiction(self, view: memoryview, limit: int, words: list[int], position: int) -> str | None:
+        """Return in what a header contradicts the frames; that of the last segment may be behind them."""
         if self._following is not None and words[COMMITTED] != limit:
             return f"expected {limit} committed bytes, got {words[COMMITTED]}"
         if self._following is not None and words[END] != position:
@@ -151,50 +153,7 @@ class _Segment:
         snapshot = intact_header(view, HEADER_BYTES, limit)
         if snapshot is not None and words[ARRIVAL] != snapshot.arrival:
             return f"expected the arrival time {snapshot.arrival}, got {words[ARRIVAL]}"
-        offset = self._expected_offset(limit)
-        if offset is not None and words[OFFSET] != offset:
-            return f"expected {offset} bytes of the log before it, got {words[OFFSET]}"
         return None
-
-    def _expected_offset(self, limit: int) -> int | None:
-        """Return the bytes of the log before the segment, from a neighbour that is consistent with its own.
-
-        None if there is no such neighbour, or if this segment is consistent with one of its neighbours.
-        """
-        names, index = self._names, self._index
-        if self._agree(index - 1) or self._agree(index):
-            return None
-        if self._agree(index + 1) and names[index + 1].serial == self._name.serial + 1:
-            return self._words(index + 1)[OFFSET] - limit
-        if self._agree(index - 2) and names[index - 1].serial == self._name.serial - 1:
-            words = self._words(index - 1)
-            return words[OFFSET] + words[COMMITTED]
-        return None
-
-    def _agree(self, index: int) -> bool:
-        """Return whether a segment ends, in bytes of the log, where the next one begins."""
-        if not 0 <= index < len(self._names) - 1:
-            return False
-        words, following = self._words(index), self._words(index + 1)
-        return words[OFFSET] + words[COMMITTED] == following[OFFSET]
-
-    def _words(self, index: int) -> list[int]:
-        words = list(read_words(self._names[index].within(self._path)))
-        return words if len(words) == HEADER_WORDS else [-1] * HEADER_WORDS
-
-    def _new_header(self, view: memoryview, limit: int, words: list[int], position: int) -> bytes:
-        snapshot = intact_header(view, HEADER_BYTES, limit)
-        words = words if len(words) == HEADER_WORDS else [0] * HEADER_WORDS
-        words[MAGIC], words[VERSION] = SEGMENT_MAGIC, SEGMENT_VERSION
-        words[SERIAL], words[POSITION] = self._name
-        words[COMMITTED], words[END] = limit, position
-        words[SEALED] = int(self._following is not None)
-        if snapshot is not None:
-            words[ARRIVAL] = snapshot.arrival
-        offset = self._expected_offset(limit)
-        if offset is not None:
-            words[OFFSET] = offset
-        return b"".join(word.to_bytes(8, "little", signed=True) for word in words)
 
     def _save(self, view: memoryview, found: DamagedBytes) -> Path:
         """Save damaged bytes beside the segment."""

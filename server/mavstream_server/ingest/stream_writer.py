@@ -145,7 +145,12 @@ class StreamWriter:
 
     def check_files(self) -> None:
         """Stop accepting rows if the log's files were deleted: they would be lost with the next restart."""
-        if self.writer is None or self.syncing or not self.writer.deleted:
+        if self.writer is None or self.syncing:
+            return
+        damage = self.writer.restore_header()
+        if damage is not None:
+            self._on_damage(damage)
+        if not self.writer.deleted:
             return
         self.close()
         self.broken = True

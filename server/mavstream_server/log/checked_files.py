@@ -50,13 +50,15 @@ class DamagedFrames(NamedTuple):
 class CheckedFile:
     """What is known of one file: frames before `until` were verified, all but `damaged` ones are intact."""
 
-    __slots__ = ("damaged", "until")
+    __slots__ = ("damaged", "header_reported", "until")
 
     def __init__(self) -> None:
         self.until = 0
         """A byte offset."""
         self.damaged: dict[int, DamagedFrames] = {}
         """Damaged frames by byte offset."""
+        self.header_reported = False
+        """Whether the damage of its header was reported."""
 
 
 _known: OrderedDict[tuple[int, int, int, int], CheckedFile] = OrderedDict()

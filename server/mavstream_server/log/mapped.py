@@ -24,6 +24,7 @@ from mavstream_server.log.format.layout import (
 from mavstream_server.log.format.segment import HEADER_BYTES, SegmentName, position_behind
 from mavstream_server.log.format.segment_texts import SegmentTexts
 from mavstream_server.log.format.texts import decode_texts, recover_texts
+from mavstream_server.log.headers import header_damage
 from mavstream_server.log.segment_map import SegmentMap
 from mavstream_server.log.sparse_index import FrameStep, SparseIndex
 
@@ -65,11 +66,14 @@ class MappedSegment(SegmentMap):
     )
 
     def __init__(self, path: Path, name: SegmentName, layout: Layout, on_damage: DamageListener) -> None:
-        super().__init__(name.within(path))
+        super().__init__(path, name)
         self._path = path
         self._on_damage = on_damage
         self.layout = layout
         self._checked = checked_file(self.status)
+        if self.header_error is not None and not self._checked.header_reported:
+            self._checked.header_reported = True
+            on_damage(header_damage(self.file, name, self.header_error))
         self.damaged = self._checked.damaged
         """Damaged frames among those that were verified, by byte offset."""
         self.key = self.info.serial << 48

@@ -12,7 +12,8 @@ from mavstream_server.log.errors import LogCorruptError, LogMissingError
 from mavstream_server.log.format.description import load_description
 from mavstream_server.log.format.frame import Frame
 from mavstream_server.log.format.layout import Layout
-from mavstream_server.log.format.segment import COMMITTED, SEALED, SegmentName, list_segments, read_info
+from mavstream_server.log.format.segment import COMMITTED, SEALED, SegmentName, list_segments
+from mavstream_server.log.headers import read_header
 from mavstream_server.log.mapped import MappedSegment
 from mavstream_server.log.shared_reads import SharedReads
 
@@ -72,7 +73,7 @@ class LogReader:
     def grown(self) -> bool:
         """Return whether anything was committed since the last call; cheap, called often."""
         words, (seen, before) = self._tail.words, self._seen
-        if words[COMMITTED] == seen and not words[SEALED]:
+        if words[COMMITTED] == seen and words[SEALED] != 1 and self._tail.header_error is None:
             return False
         tail = self._newest()
         committed = tail.refresh()
@@ -134,7 +135,7 @@ class LogReader:
             try:
                 while low < high:
                     middle = (low + high + 1) // 2
-                    if read_info(names[middle].within(self.path)).arrival < arrival:
+                    if read_header(self.path, names[middle]).info.arrival < arrival:
                         low = middle
                     else:
                         high = middle - 1
@@ -188,6 +189,8 @@ class LogReader:
 
     def _newest(self) -> MappedSegment:
         tail = self._tail
+        if tail.header_error is not None:
+            tail.refresh()
         while tail.sealed:
             tail = self._tail = self.segment_after(tail, tail.end)
         return tail

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import mmap
 import os
 from collections.abc import Sequence
 from itertools import pairwise
@@ -15,7 +14,6 @@ import numpy as np
 from mavstream_server.columns.column import Ints
 from mavstream_server.core.damage import Damage
 from mavstream_server.log.checked_files import CHECKSUM
-from mavstream_server.log.errors import LogCorruptError
 from mavstream_server.log.format.checks import DamagedBytes, IntactFrame, intact_header, walk
 from mavstream_server.log.format.coding import SegmentCoder
 from mavstream_server.log.format.layout import (
@@ -31,11 +29,11 @@ from mavstream_server.log.format.segment import (
     END,
     HEADER_BYTES,
     SegmentName,
+    header_error,
     list_segments,
-    parse_info,
-    read_words,
 )
 from mavstream_server.log.format.texts import decode_texts
+from mavstream_server.log.headers import header_damage, map_file, read_header
 from mavstream_server.log.state import LogState
 
 _SECTOR = 512  # bytes
@@ -50,9 +48,12 @@ class Recovered(NamedTuple):
     cut_bytes: int
     """Bytes after it: torn, or written and never committed."""
     damage: list[Damage]
-    """Frames that were committed and are not intact; they stay where they are."""
+    """A damaged header, and frames that were committed and are not intact; they stay where they are."""
     skipped: bool
-    """Whether frames were skipped, now or by a repair: then the segment's texts may be unknown."""
+    """Whether the segment cannot be continued.
+
+    Its header is damaged, or frames were skipped, now or by a repair: then its texts may be unknown.
+    """
 
 
 def remove_incomplete(path: Path) -> list[Path]:
@@ -60,10 +61,9 @@ def remove_incomplete(path: Path) -> list[Path]:
     dropped = [draft for draft in path.glob("*.new") if draft.is_file()]
     for name in reversed(list_segments(path)):
         file = name.within(path)
-        with file.open("rb", buffering=0) as stream:
-            # After power loss a name can be on disk without its data: the file is empty, or all zeros.
-            if any(stream.read(HEADER_BYTES) or b""):
-                break
+        # After power loss a name can be on disk without its data: the file is empty, or all zeros.
+        if _last_written(file, 0, file.stat().st_size):
+            break
         dropped.append(file)
     for file in dropped:
         file.unlink()
@@ -76,34 +76,34 @@ def recover(path: Path, layout: Layout, state: LogState, coder: SegmentCoder) ->
     An incomplete last write is cut off: it was never acknowledged, or power loss took it. Damage with intact
     frames behind it, or in frames that were written completely, loses its own rows only: the frames behind it
     keep their positions, and so does what is appended next. If the segment's snapshot is damaged, the state
-    is that of the segments before.
+    is that of the segments before. If its header is damaged, all complete frames are taken for committed.
     """
     names = list_segments(path)
     if not names:
         return None
-    file = names[-1].within(path)
-    with file.open("rb", buffering=0) as stream:
-        # Not closed explicitly: the map is freed with its last view, which an exception may still hold.
-        view = memoryview(mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ))
-        words = view[: min(len(view), HEADER_BYTES) & ~7].cast("q")
-        parse_info(file, words)
+    name = names[-1]
+    file = name.within(path)
+    view = map_file(file)
+    size = len(view) & ~7
+    written = _last_written(file, HEADER_BYTES, len(view))
+    words = view[: min(size, HEADER_BYTES)].cast("q")
+    error = header_error(name, words, len(view))
+    if intact_header(view, HEADER_BYTES, size) is None:
+        _replay_before(path, names, layout, state)
+    replay = _Replay(file, view, layout, state, coder)
+    if error is None:
         committed, end = words[COMMITTED], words[END]
-        written = _last_written(stream.fileno(), HEADER_BYTES, len(view))
-        if intact_header(view, HEADER_BYTES, len(view) & ~7) is None:
-            _replay_before(path, names, layout, state)
-        replay = _Replay(file, view, layout, state, coder)
-        replay.run(min(committed, len(view)) & ~7, end, truncated=committed > len(view))
+        replay.run(min(committed, size), end, truncated=committed > len(view))
         if replay.length < committed or (state.position < end and written > committed):
             # The committed length itself may be damaged: it is stored before the end.
-            replay.run(min(-(-written // 8) * 8, len(view) & ~7), end, truncated=True)
-        tail = max(committed, written)
-    if not replay.intact:
-        raise LogCorruptError(
-            file,
-            "expected a snapshot frame after the segment's header, got no complete frame; restore the file, "
-            "or run 'mavstream check --repair' to give up its rows",
-        )
-    return Recovered(names[-1], replay.length, tail - replay.length, replay.damage, replay.skipped)
+            replay.run(min(-(-written // 8) * 8, size), end, truncated=True)
+    else:
+        committed = 0
+        replay.damage.append(header_damage(file, name, error))
+        replay.run(min(-(-written // 8) * 8, size), None, truncated=False)
+    cut = max(committed, written, replay.length) - replay.length
+    skipped = replay.skipped or error is not None or not replay.intact
+    return Recovered(name, replay.length, cut, replay.damage, skipped)
 
 
 class _Replay:
@@ -125,20 +125,31 @@ class _Replay:
         self.damage: list[Damage] = []
         self.skipped = False
 
-    def run(self, limit: int, end: int, *, truncated: bool) -> None:
-        """Replay the frames up to a byte offset; `end` is the position after the last committed row.
+    def run(self, limit: int, end: int | None, *, truncated: bool) -> None:
+        """Replay the frames up to a byte offset.
 
-        `truncated` says that bytes at the end are known to be missing, or were never committed.
+        `end` is the position after the last committed row, None if it is unknown. `truncated` says that bytes
+        at the end are known to be missing, or were never committed.
         """
         for found in walk(self._view, self.length, limit, self._state.position):
             if isinstance(found, IntactFrame):
                 self._frame(found)
-            elif found.stop_position is None and (truncated or is_torn(self._view, found.offset, limit)):
+            elif found.stop_position is None and (
+                self._crosses(found.offset) or truncated or is_torn(self._view, found.offset, limit)
+            ):
                 return
-            elif found.stop_position is None and intact_header(self._view, found.offset, len(self._view)):
-                return  # the limit is inside of a frame
             else:
                 self._lose(found, end)
+
+    def _crosses(self, offset: int) -> bool:
+        """Replay the frame at a byte offset if it is intact and the limit is inside of it.
+
+        Committed lengths are between frames, so that the limit is wrong, or the frame ends with zeros.
+        """
+        header = intact_header(self._view, offset, len(self._view) & ~7)
+        if header is not None:
+            self._frame(IntactFrame(offset, header))
+        return header is not None
 
     def _frame(self, found: IntactFrame) -> None:
         offset, header = found
@@ -149,14 +160,17 @@ class _Replay:
         self.length = offset + header.length
         self.intact += 1
 
-    def _lose(self, found: DamagedBytes, end: int) -> None:
+    def _lose(self, found: DamagedBytes, end: int | None) -> None:
         """Continue behind damaged frames."""
         state, start = self._state, self._state.position
         following = intact_header(self._view, found.stop, len(self._view))
+        most = start + (found.stop - found.offset) // self._layout.row_bytes
         if found.stop_position is not None:
             stop = found.stop_position
-        else:  # a row takes a byte at least
-            stop = end if start <= end <= start + found.stop - found.offset else start
+        elif end is None:
+            stop = most  # no position may be used again
+        else:
+            stop = end if start <= end <= most else start
         probable = _probable_header(self._view, found, start, stop)
         state.skip(stop, probable, following)
         self.length, self.skipped = found.stop, True
@@ -172,8 +186,7 @@ def _replay_before(path: Path, names: Sequence[SegmentName], layout: Layout, sta
     views: list[tuple[Path, memoryview]] = []
     for name in reversed(names[:-1]):
         file = name.within(path)
-        with file.open("rb", buffering=0) as stream:
-            views.append((file, memoryview(mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ))))
+        views.append((file, map_file(file)))
         if intact_header(views[-1][1], HEADER_BYTES, len(views[-1][1]) & ~7) is not None:
             break
     for (file, view), following in zip(reversed(views), names[len(names) - len(views) :], strict=True):
@@ -195,6 +208,8 @@ def _probable_header(view: memoryview, found: DamagedBytes, start: int, stop: in
 
     Its producer's sequence is used: if it were unknown, the producer could not continue.
     """
+    if found.stop - found.offset < FRAME_BYTES:
+        return None
     header = Header._make(FRAME.unpack_from(view, found.offset))
     fits = (
         header.magic == FRAME_MAGIC
@@ -219,21 +234,23 @@ def _replay(header: Header, frame: Ints, layout: Layout, state: LogState) -> Non
         state.mark(FrameKind(header.kind), header.producer, header.arrival, header.after)
 
 
-def _last_written(fd: int, start: int, size: int) -> int:
-    """Return the end of the last non-zero byte, skipping holes of the sparse file."""
+def _last_written(file: Path, start: int, size: int) -> int:
+    """Return the end of the last non-zero byte, or `start`; holes of the sparse file are skipped."""
     last = start
-    while start < size:
-        try:
-            start = os.lseek(fd, start, os.SEEK_DATA)
-        except OSError as error:
-            if error.errno == errno.ENXIO:  # only a hole up to the end
-                break
-            raise
-        stop = os.lseek(fd, start, os.SEEK_HOLE)
-        data = os.pread(fd, stop - start, start).rstrip(b"\0")
-        if data:
-            last = start + len(data)
-        start = stop
+    with file.open("rb", buffering=0) as stream:
+        fd = stream.fileno()
+        while start < size:
+            try:
+                start = os.lseek(fd, start, os.SEEK_DATA)
+            except OSError as error:
+                if error.errno == errno.ENXIO:  # only a hole up to the end
+                    break
+                raise
+            stop = os.lseek(fd, start, os.SEEK_HOLE)
+            data = os.pread(fd, stop - start, start).rstrip(b"\0")
+            if data:
+                last = start + len(data)
+            start = stop
     return last
 
 
@@ -243,7 +260,7 @@ def missing_segments(path: Path) -> list[Damage]:
     for name, following in pairwise(list_segments(path)):
         if following.serial != name.serial + 1:
             file = name.within(path)
-            start = min(read_words(file)[END], following.position)
+            start = min(read_header(path, name).end, following.position)
             size = file.stat().st_size
             found.append(Damage(file, size, 0, start, following.position, "the file behind it is missing"))
     return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,58 +12,84 @@ import numpy as np
 import numpy.typing as npt
 
 from mavstream_server.log.errors import LogCorruptError
-from mavstream_server.log.format.layout import ITEMS
-from mavstream_server.log.format.segment import COMMITTED, END, HEADER_BYTES, SEALED, parse_info
+from mavstream_server.log.format.layout import FRAME_BYTES, ITEMS
+from mavstream_server.log.format.segment import (
+    COMMITTED,
+    END,
+    HEADER_BYTES,
+    SEALED,
+    SegmentName,
+    header_error,
+    info_of,
+    position_behind,
+)
+from mavstream_server.log.headers import rebuild_header
 
 
 class SegmentMap:
-    """The committed bytes of a segment file; the file is mapped again when they have outgrown the map."""
+    """The committed bytes of a segment file; the file is mapped again when they have outgrown the map.
 
-    __slots__ = ("arrays", "file", "info", "limit", "status", "view", "words")
+    If the header is damaged, a rebuilt one is used until the writer has restored it.
+    """
 
-    def __init__(self, file: Path) -> None:
-        self.file = file
+    __slots__ = (
+        "_mapped_words",
+        "arrays",
+        "file",
+        "header_error",
+        "info",
+        "limit",
+        "name",
+        "status",
+        "view",
+        "words",
+    )
+
+    def __init__(self, path: Path, name: SegmentName) -> None:
+        self.name = name
+        self.file = name.within(path)
         self.status = self._map()
         """The status (`fstat`) of the file when it was first mapped."""
-        self.info = parse_info(file, self.words)
-        self.limit = self.words[COMMITTED]
+        self.words: Sequence[int] = self._mapped_words
+        self.header_error = self._find_error()
+        """What is wrong with the header in the file; None if it is intact."""
+        if self.header_error is not None:
+            if not any(self.view) and position_behind(path, name.serial) is None:
+                raise LogCorruptError(
+                    self.file, "the segment is empty; open the log with its writer to repair it"
+                )
+            self.words = rebuild_header(path, name, self.view)
+        self.info = info_of(self.words)
+        self.limit = HEADER_BYTES
         """The committed length of the segment, in bytes, as of the last `refresh`."""
-        self._check_limit()
+        self.refresh()
 
     def _map(self) -> os.stat_result:
         with self.file.open("rb", buffering=0) as stream:
             found = os.fstat(stream.fileno())
-            try:
+            mapped: mmap.mmap | bytes = b""
+            if found.st_size:
                 mapped = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
-            except ValueError:
-                raise LogCorruptError(
-                    self.file, "the segment is empty; open the log with its writer to repair it"
-                ) from None
         self.view = memoryview(mapped)
         whole = len(mapped) & ~7
-        self.words = self.view[: min(whole, HEADER_BYTES)].cast("q")
+        self._mapped_words = self.view[: min(whole, HEADER_BYTES)].cast("q")
         # Columns are slices of these arrays: a quarter of the cost of a frombuffer for each column.
         bytes_: npt.NDArray[np.uint8] = np.frombuffer(mapped, np.uint8, whole)
         self.arrays: tuple[npt.NDArray[Any], ...] = tuple(bytes_.view(dtype) for dtype in ITEMS)
         return found
 
-    def _check_limit(self) -> None:
-        if self.limit > len(self.view):
-            # The writer may have extended the segment since it was mapped.
-            self._map()
-            if self.limit > len(self.view) and self.sealed:
-                self.limit = len(self.view) & ~7  # the rest of the file was lost
-            elif self.limit > len(self.view):
-                raise LogCorruptError(
-                    self.file,
-                    f"expected {self.limit} committed bytes, got a file of {len(self.view)}; "
-                    "open the log with its writer, which truncates it after the last complete frame",
-                )
+    def _find_error(self) -> str | None:
+        # Looked at twice, because the writer may have been about to change it.
+        for _ in range(2):
+            error = header_error(self.name, self._mapped_words.tolist(), len(self.view))
+            if error is None:
+                break
+        return error
 
     @property
     def sealed(self) -> bool:
         """Whether the segment is finished; call `refresh` once more after it has become true."""
-        return bool(self.words[SEALED])
+        return self.words[SEALED] == 1
 
     @property
     def end(self) -> int:
@@ -75,17 +102,34 @@ class SegmentMap:
         If the segment outgrew its map and its file was removed meanwhile, the limit stays as it is: cursors
         continue with the next segment and detect the gap.
         """
-        committed, known = self.words[COMMITTED], self.limit
-        if committed != known:
-            self.limit = committed
-            try:
-                self._check_limit()
-            except FileNotFoundError:
-                self.limit = known
+        if self.header_error is not None and self._find_error() is None:
+            self.header_error, self.words = None, self._mapped_words
+        committed = self.words[COMMITTED]
+        if committed != self.limit:
+            self._extend(committed)
         return self.limit
+
+    def _extend(self, committed: int) -> None:
+        """Extend the limit to a committed length, unless that cannot be one: then the header is damaged."""
+        if committed > len(self.view):
+            # The writer may have extended the segment since it was mapped.
+            try:
+                self._map()
+            except FileNotFoundError:
+                return
+            if self.header_error is None:
+                self.words = self._mapped_words
+            if self.sealed:
+                committed = min(committed, len(self.view) & ~7)  # the rest of the file may be lost
+        known = self.limit
+        if not known < committed <= len(self.view) or committed % 8:
+            return
+        # Where nothing was written there are zeros.
+        if known == HEADER_BYTES or self.sealed or any(self.view[known : known + FRAME_BYTES]):
+            self.limit = committed
 
     def close(self) -> None:
         """Release the map, which is closed with the last column that refers to it."""
         self.view = memoryview(b"")
-        self.words = self.view.cast("q")
+        self.words = self._mapped_words = self.view.cast("q")
         self.arrays = ()

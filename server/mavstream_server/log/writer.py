@@ -34,10 +34,9 @@ from mavstream_server.log.format.segment import (
     SegmentFile,
     SegmentInfo,
     list_segments,
-    read_info,
-    read_words,
 )
 from mavstream_server.log.format.shared_columns import arrivals_differ, arrivals_of_slices, largest_of_slices
+from mavstream_server.log.headers import header_damage, read_header
 from mavstream_server.log.lock import lock_log
 from mavstream_server.log.options import LogOptions, Sync
 from mavstream_server.log.recovery import missing_segments, recover, remove_incomplete
@@ -63,7 +62,7 @@ class LogWriter:
         self.dropped: list[Path] = []
         """Incomplete segment files that were removed when the log was opened."""
         self.damage: list[Damage] = []
-        """Damaged frames of the last segment that were found when the log was opened."""
+        """Damaged headers and frames, and missing files, that were found when the log was opened."""
         self._segments: list[SegmentInfo] = []
         self._tail: SegmentFile | None = None
         self._dirty = False
@@ -81,25 +80,31 @@ class LogWriter:
     def _open(self) -> None:
         self.dropped = remove_incomplete(self.path)
         found = recover(self.path, self._layout, self._state, self._coder)
-        self._segments = [read_info(name.within(self.path)) for name in list_segments(self.path)]
         if found is None:
             self._start_segment(serial=1, offset=0, room=0)
             return
-        # The writer may have died after creating the last segment and before sealing the one before it.
-        for info in self._segments[:-1]:
-            if not read_words(info.name.within(self.path))[SEALED]:
-                _seal(self.path, info)
-        self._tail = tail = SegmentFile(self.path, found.name)
+        *before, last = [read_header(self.path, name) for name in list_segments(self.path)]
+        for header in before:
+            # The writer may have died after creating the last segment and before sealing the one before it.
+            if header.damage is None and not header.words[SEALED]:
+                _seal(self.path, header.info)
+        self._segments = [header.info for header in (*before, last)]
         self.cut_bytes = found.cut_bytes
-        self.damage = [*missing_segments(self.path), *found.damage]
+        damaged = [header.damage for header in before if header.damage is not None]
+        self.damage = [*damaged, *missing_segments(self.path), *found.damage]
+        self._tail = tail = SegmentFile(self.path, last.info)
         if found.skipped:
             tail.truncate(found.length, self._state.position, found.length)
-        if tail.sealed or found.skipped:
+            tail.restore_header(self._state.position)
             self._roll(0)
-        elif found.cut_bytes or tail.capacity < self.options.segment_bytes:
-            tail.truncate(found.length, self._state.position, self.options.segment_bytes)
+        elif tail.sealed:
+            self._roll(0)
         else:
-            tail.commit(found.length, self._state.position)
+            if found.cut_bytes or tail.capacity < self.options.segment_bytes:
+                tail.truncate(found.length, self._state.position, self.options.segment_bytes)
+            else:
+                tail.commit(found.length, self._state.position)
+            tail.restore_header(self._state.position)
 
     @property
     def end(self) -> int:
@@ -275,6 +280,13 @@ class LogWriter:
         if self._open_tail().length + length > self._open_tail().capacity:
             self._roll(length)
 
+    def restore_header(self) -> Damage | None:
+        """Write the header of the last segment again if somebody else has changed it; return the damage."""
+        tail = self._open_tail()
+        if not tail.restore_header(self.end):
+            return None
+        return header_damage(tail.file, tail.info.name, "the header was changed; it was written again")
+
     def flush(self) -> None:
         """Sync everything that was appended to disk, unless `sync` is NEVER."""
         if self._dirty and self.options.sync is not Sync.NEVER:
@@ -396,7 +408,6 @@ def _largest(times: Ints) -> int:
 
 
 def _seal(path: Path, info: SegmentInfo) -> None:
-    segment = SegmentFile(path, info.name)
-    if not segment.sealed:
-        segment.seal()
+    segment = SegmentFile(path, info)
+    segment.seal()
     segment.close()

@@ -85,6 +85,9 @@ class ResultLogs:
             return
         self._trimmed = now_ns
         for id_ in self._grown & self._writers.keys():
+            damage = self._writers[id_].restore_header()
+            if damage is not None:
+                self._on_damage(damage)
             try:
                 # Readers are not waited for: those that are behind get a gap.
                 self._retention.apply(self._writers[id_], held(id_), now_ns)

@@ -127,6 +127,8 @@ class Layout:
         nullable = [i for i, field in enumerate(self.fields) if field.nullable]
         self.null_bits = {index: 1 << min(bit, _LAST_BIT) for bit, index in enumerate(nullable)}
         self.expected = expected_columns(description.schema)
+        self.row_bytes = sum(dtype.itemsize for _, dtype, _ in self.expected) or 1
+        """The least bytes of a frame that a row takes."""
         self._layouts: dict[tuple[int, int], dict[str, ColumnLayout]] = {}
 
     def column_layouts(self, rows: int, nulls: int) -> dict[str, ColumnLayout]:

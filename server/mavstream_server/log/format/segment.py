@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from zlib_ng.zlib_ng import crc32
+
 from mavstream_server.core import failpoints
 from mavstream_server.log.errors import LogCorruptError
 
@@ -17,10 +19,12 @@ SEGMENT_VERSION = 2
 """The version that is written. Version 1 differs in the texts of frames; both are read."""
 _READABLE = (1, SEGMENT_VERSION)
 
-# Words of the header, 8 bytes each. The last three change: the writer stores them through a memory map, and
-# readers load them through theirs. COMMITTED is stored after the frames that it covers, END after COMMITTED,
-# so that neither is ever ahead of the data.
-MAGIC, VERSION, SERIAL, POSITION, ARRIVAL, OFFSET, COMMITTED, END, SEALED = range(9)
+# Words of the header, 8 bytes each. COMMITTED, END and SEALED change: the writer stores them through a memory
+# map, and readers load them through theirs. COMMITTED is stored after the frames that it covers, END after
+# COMMITTED, so that neither is ever ahead of the data. INFO_CRC covers the words before COMMITTED. STATE_CRC
+# covers the three that change, and is 0 while the segment is being written. Both are 0 in segments that
+# releases without these checksums wrote.
+MAGIC, VERSION, SERIAL, POSITION, ARRIVAL, OFFSET, COMMITTED, END, SEALED, INFO_CRC, STATE_CRC = range(11)
 HEADER_WORDS = 16
 HEADER_BYTES = 8 * HEADER_WORDS
 
@@ -69,15 +73,50 @@ def position_behind(path: Path, serial: int) -> int | None:
     return next((name.position for name in list_segments(path) if name.serial == serial + 1), None)
 
 
-def parse_info(file: Path, words: Sequence[int]) -> SegmentInfo:
-    """Parse the words of a header; raise LogCorruptError if the file is not a segment."""
-    if len(words) < HEADER_WORDS or words[MAGIC] != SEGMENT_MAGIC:
-        raise LogCorruptError(file, "not a log segment (unknown header); move the file away")
+def info_checksum(words: Sequence[int]) -> int:
+    """Return the checksum of the words that never change."""
+    return crc32(encode_words(words[:COMMITTED]))
+
+
+def state_checksum(words: Sequence[int]) -> int:
+    """Return the checksum of the words that change while the segment is written."""
+    return crc32(encode_words(words[COMMITTED:INFO_CRC]))
+
+
+def encode_words(words: Sequence[int]) -> bytes:
+    """Return words of a header as they are in the file."""
+    return b"".join([word.to_bytes(8, "little", signed=True) for word in words])
+
+
+def header_error(name: SegmentName, words: Sequence[int], size: int) -> str | None:
+    """Return what is wrong with the header of a segment file of `size` bytes, or None if it is intact.
+
+    Raises LogCorruptError if the header is that of a later release.
+    """
+    if len(words) < HEADER_WORDS:
+        return f"expected a header of {HEADER_BYTES} bytes, got a file of {size}"
+    if words[INFO_CRC] and words[INFO_CRC] != info_checksum(words):
+        return "the checksum of the header is wrong"
+    if words[MAGIC] != SEGMENT_MAGIC or (words[SERIAL], words[POSITION]) != name:
+        return "the header does not belong to a segment of this name"
     if words[VERSION] not in _READABLE:
-        raise LogCorruptError(
-            file, f"expected segment version {SEGMENT_VERSION}, got {words[VERSION]}; use a matching release"
-        )
-    return SegmentInfo(words[SERIAL], words[POSITION], words[ARRIVAL], words[OFFSET])
+        expected = f"expected segment version {SEGMENT_VERSION}, got {words[VERSION]}"
+        if not words[INFO_CRC]:
+            return expected
+        raise LogCorruptError(name.within(Path()), f"{expected}; use a matching release")
+    if words[STATE_CRC] and words[STATE_CRC] != state_checksum(words):
+        return "the checksum of length and end in the header is wrong"
+    committed, end, sealed = words[COMMITTED:INFO_CRC]
+    if committed < HEADER_BYTES or committed % 8 or end < name.position or sealed not in (0, 1):
+        return "length and end in the header are impossible"
+    if any(words[STATE_CRC + 1 :]):
+        return "the unused part of the header is not empty"
+    return None
+
+
+def info_of(words: Sequence[int]) -> SegmentInfo:
+    """Return the constant part of an intact header."""
+    return SegmentInfo(*words[SERIAL:COMMITTED])
 
 
 def read_words(file: Path) -> Sequence[int]:
@@ -87,39 +126,42 @@ def read_words(file: Path) -> Sequence[int]:
     return memoryview(data[: len(data) & ~7]).cast("q")
 
 
-def read_info(file: Path) -> SegmentInfo:
-    """Read the header of a segment file."""
-    return parse_info(file, read_words(file))
+def new_header(info: SegmentInfo, committed: int, end: int, *, sealed: bool = False) -> list[int]:
+    """Return the words of a header, as they are while the segment is being written."""
+    words = [SEGMENT_MAGIC, SEGMENT_VERSION, *info, committed, end, int(sealed)]
+    words += [0] * (HEADER_WORDS - len(words))
+    words[INFO_CRC] = info_checksum(words)
+    return words
 
 
 class SegmentFile:
     """The segment that is being written: a sparse file of full size, visible up to its committed length."""
 
-    def __init__(self, path: Path, name: SegmentName) -> None:
-        self.file = name.within(path)
+    def __init__(self, path: Path, info: SegmentInfo) -> None:
+        self.file = info.name.within(path)
+        self.info = info
         self._fd = os.open(self.file, os.O_RDWR | os.O_CLOEXEC)
         try:
+            if os.fstat(self._fd).st_size < HEADER_BYTES:
+                os.ftruncate(self._fd, HEADER_BYTES)
             # The commit word is stored through this map of one page, which has its disk block already: a full
             # disk shows as an error of pwrite, never as a SIGBUS on a store.
             self.capacity = os.fstat(self._fd).st_size
             self._map = mmap.mmap(self._fd, min(self.capacity, _PAGE))
             self._words = memoryview(self._map)[:HEADER_BYTES].cast("q")
-            self.info = parse_info(self.file, self._words)
         except BaseException:
             os.close(self._fd)
             raise
         self.length = self._words[COMMITTED]
+        self._words[STATE_CRC] = 0
 
     @classmethod
     def create(
         cls, path: Path, info: SegmentInfo, first_frame: bytes, capacity: int, sync: bool
     ) -> SegmentFile:
         """Create a segment atomically, with its first frame committed."""
-        words = [0] * HEADER_WORDS
-        words[:4] = SEGMENT_MAGIC, SEGMENT_VERSION, info.serial, info.position
-        words[ARRIVAL], words[OFFSET], words[END] = info.arrival, info.offset, info.position
-        words[COMMITTED] = HEADER_BYTES + len(first_frame)
-        data = b"".join(word.to_bytes(8, "little", signed=True) for word in words) + first_frame
+        words = new_header(info, HEADER_BYTES + len(first_frame), info.position)
+        data = encode_words(words) + first_frame
         draft = path / "segment.new"
         failpoints.hit("log.create.before")
         with draft.open("wb", buffering=0) as stream:
@@ -133,12 +175,12 @@ class SegmentFile:
         failpoints.hit("log.rename.after")
         if sync:
             sync_directory(path)
-        return cls(path, info.name)
+        return cls(path, info)
 
     @property
     def sealed(self) -> bool:
         """Whether the segment is finished."""
-        return bool(self._words[SEALED])
+        return self._words[SEALED] == 1
 
     @property
     def deleted(self) -> bool:
@@ -160,6 +202,15 @@ class SegmentFile:
         self._words[END] = end
         self.length = length
 
+    def restore_header(self, end: int) -> bool:
+        """Write the header again if it is not what this writer has written; return whether it was wrong."""
+        expected, words = new_header(self.info, self.length, end), self._words
+        if words == memoryview(encode_words(expected)).cast("q"):
+            return False
+        for index, word in enumerate(expected):
+            words[index] = word
+        return True
+
     def truncate(self, length: int, end: int, capacity: int) -> None:
         """Truncate to a length (bytes), committed or not, and extend the file to a capacity again."""
         self.commit(length, end)
@@ -170,9 +221,9 @@ class SegmentFile:
     def seal(self) -> None:
         """Mark the segment as finished and free its unused capacity."""
         failpoints.hit("log.seal.before")
-        self._words[SEALED] = 1
         os.ftruncate(self._fd, self.length)
         self.capacity = self.length
+        self._words[SEALED] = 1
         failpoints.hit("log.seal.after")
 
     def sync(self) -> None:
@@ -183,6 +234,7 @@ class SegmentFile:
 
     def close(self) -> None:
         """Close the file and its map."""
+        self._words[STATE_CRC] = state_checksum(self._words)
         self._words.release()
         self._map.close()
         os.close(self._fd)
