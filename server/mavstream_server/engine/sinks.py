@@ -84,14 +84,11 @@ class ResultLogSink:
     def append(self, batch: Batch, now: int, positions: Sequence[int]) -> None:
         """Append the rows of a batch and the mark behind them, with their provenance."""
         provenance = encode_provenance(batch, positions)
-        if not batch.size:
-            self._writer.append_provenance(provenance, now, producer=self._epoch)
-            return
         columns = batch.columns
-        if len(columns) != len(self._columns):
+        if batch.size and len(columns) != len(self._columns):
             columns = {name: columns[name] for name in self._columns}
         self._writer.append(columns, batch.size, now, producer=self._epoch, provenance=provenance)
-        if self._appended is not None:
+        if batch.size and self._appended is not None:
             self._appended()
 
     def restart(self, offset: int) -> Replay | None:

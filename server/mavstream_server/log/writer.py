@@ -8,10 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
-import numpy as np
-
 from mavstream_server.columns.batch import END_OF_TIME
-from mavstream_server.columns.column import Column, Ints
+from mavstream_server.columns.column import Column
 from mavstream_server.core.damage import Damage
 from mavstream_server.log.errors import (
     LogClosedError,
@@ -35,14 +33,17 @@ from mavstream_server.log.format.segment import (
     SegmentInfo,
     list_segments,
 )
-from mavstream_server.log.format.shared_columns import arrivals_differ, arrivals_of_slices, largest_of_slices
+from mavstream_server.log.format.shared_columns import (
+    arrivals_differ,
+    arrivals_of_slices,
+    largest,
+    largest_of_slices,
+)
 from mavstream_server.log.headers import header_damage, read_header
 from mavstream_server.log.lock import lock_log
 from mavstream_server.log.options import LogOptions, Sync
 from mavstream_server.log.recovery import missing_segments, recover, remove_incomplete
 from mavstream_server.log.state import LogState
-
-_FEW = 16  # rows
 
 
 class LogWriter:
@@ -163,17 +164,21 @@ class LogWriter:
     ) -> int:
         """Append rows as one frame and return the position of the first.
 
-        `provenance` is that of results, see `encode_provenance`.
+        `provenance` is that of results, see `encode_provenance`; with a mark in it there may be no rows.
         """
-        body = self._encode_plain(columns, size, len(provenance))
+        body: Body | None = EMPTY_BODY
+        if size or not provenance:
+            body = self._encode_plain(columns, size, len(provenance))
+        else:
+            self._make_room(EMPTY_BODY.length + len(provenance))
         if body is None:
             frame = NewFrame(columns, size, producer, sequence, provenance=provenance)
             return self.append_many((frame,), arrival_ns)
-        state, event_time, largest = self._state, self._layout.event_time, 0
+        state, event_time, latest = self._state, self._layout.event_time, 0
         position, arrival = state.position, max(arrival_ns, state.arrival)
         if event_time is not None and size:
-            largest = _largest(columns[event_time].values)
-        stamp = state.rows(producer, sequence, size, arrival, largest)
+            latest = largest(columns[event_time].values)
+        stamp = state.rows(producer, sequence, size, arrival, latest)
         header = seal_frame(
             body, FrameKind.DATA, stamp, position, arrival, size, producer, sequence, provenance=provenance
         )
@@ -226,17 +231,17 @@ class LogWriter:
         for frame, body in zip(frames, bodies, strict=True):
             columns, size, producer, sequence, own_arrival, provenance = frame
             position, arrival, stamps = state.position, max(own_arrival or arrival_ns, state.arrival), b""
-            largest = 0
+            latest = 0
             if event_time is not None and size:
-                largest = (
+                latest = (
                     largest_of_slices(columns, event_time)
                     if isinstance(columns, list)
-                    else _largest(columns[event_time].values)
+                    else largest(columns[event_time].values)
                 )
             if isinstance(columns, list) and arrivals_differ(columns):
                 arrivals = arrivals_of_slices(columns, state.arrival)
                 arrival, stamps = arrivals[-1], array("q", arrivals).tobytes()
-            stamp = state.rows(producer, sequence, size, arrival, largest)
+            stamp = state.rows(producer, sequence, size, arrival, latest)
             header = seal_frame(
                 body, FrameKind.DATA, stamp, position, arrival, size, producer, sequence, stamps, provenance
             )
@@ -264,16 +269,6 @@ class LogWriter:
             seal_frame(EMPTY_BODY, kind, stamp, position=position, arrival=arrival, producer=producer)
         )
         return position
-
-    def append_provenance(self, provenance: bytes, arrival_ns: int, *, producer: int = 0) -> None:
-        """Append the provenance of results that has a mark and no rows."""
-        self._make_room(EMPTY_BODY.length + len(provenance))
-        arrival = max(arrival_ns, self._state.arrival)
-        stamp = self._state.rows(producer, 0, 0, arrival, 0)
-        header = seal_frame(
-            EMPTY_BODY, FrameKind.DATA, stamp, self.end, arrival, producer=producer, provenance=provenance
-        )
-        self._write(header + provenance)
 
     def _make_room(self, length: int) -> None:
         """Start a new segment unless a frame of this length fits into the current one."""
@@ -400,11 +395,6 @@ class LogWriter:
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
-
-
-def _largest(times: Ints) -> int:
-    # For few values Python's max takes a third of the time.
-    return max(times.tolist()) if len(times) <= _FEW else int(np.maximum.reduce(times))
 
 
 def _seal(path: Path, info: SegmentInfo) -> None:

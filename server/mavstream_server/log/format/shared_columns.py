@@ -6,14 +6,17 @@ from array import array
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from mavstream_protocol.schema import Schema
-from mavstream_server.columns.column import Array
+from mavstream_server.columns.column import Array, Ints
 from mavstream_server.columns.plain import Plain
 from mavstream_server.log.format.coding import SegmentCoder
 from mavstream_server.log.format.layout import FRAME_BYTES, PADDING, Body, expected_columns
 from mavstream_server.log.format.texts import encode_texts
 
 _CODE = 4  # bytes of a text's code
+_FEW = 16  # rows
 
 
 class SharedColumns:
@@ -83,6 +86,12 @@ def body_of_slices(slices: Sequence[RowSlice], coder: SegmentCoder) -> Body:
         delta = FRAME_BYTES + sum(map(len, parts))
         parts.append(encode_texts(added))
     return Body(b"".join(parts), 0, delta)
+
+
+def largest(times: Ints) -> int:
+    """Return the largest of some times."""
+    # For few values Python's max takes a third of the time.
+    return max(times.tolist()) if len(times) <= _FEW else int(np.maximum.reduce(times))
 
 
 def largest_of_slices(slices: Sequence[RowSlice], name: str) -> int:
