@@ -1,7 +1,7 @@
 """The workload of the recovery benchmark: joins that hold much state on several streams, and a few selects.
 
-Each join pairs all rows of a stream with rare ones of the same sensor within an hour: its state grows with the
-stream, and it answers all the time.
+Each join pairs all rows of a stream with rare ones of the same sensor within an hour: its state grows with
+the stream, and it answers all the time.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ IMPORTANT = "important"
 """The class of the selects, and their stream."""
 PRIORITIES = {IMPORTANT: 6, "default": 1}
 SELECTS = 6
+ROW_BYTES = 42
+"""State of a join for each row of its stream."""
 MOST_JOINS = 100
 """Joins on a stream: the rare rows of each have a humidity of their own."""
 
