@@ -31,7 +31,7 @@ def kill_and_restart(loads: Sequence[Load], interval: str, kill_at: float) -> di
             loaded = LoadedServer(running, loads)
             with loaded.fed():
                 loaded.sleep_until(kill_at)
-                state_mb = loaded.state_mb()
+                state_mb, backlog_mb = loaded.state_mb(), loaded.engine()["memory_bytes"]["backlog"] / 1e6
                 killed, rows = _kill(loaded)
                 engine_s = _engine_again(loaded, killed)
             metrics = _answering_again(loaded, killed)
@@ -48,6 +48,7 @@ def kill_and_restart(loads: Sequence[Load], interval: str, kill_at: float) -> di
             again.close()
     return {
         "state_mb": round(state_mb),
+        "backlog_mb": round(backlog_mb, 1),
         "engine_s": round(engine_s, 2),
         **metrics,
         "rows_replayed": rows,

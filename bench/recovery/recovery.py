@@ -17,10 +17,9 @@ from bench.recovery.cost import OFF, cost
 from bench.recovery.kill import kill_and_restart
 from bench.recovery.report import medians, text
 from bench.recovery.stall import stall
-from bench.recovery.workload import IMPORTANT, SELECTS, Load, joins, selects
+from bench.recovery.workload import IMPORTANT, MOST_JOINS, ROW_BYTES, SELECTS, Load, joins, selects
 
 PARTS = ("kill", "cost", "stall")
-_ROW_BYTES = 57  # of a join's state, for each row of its stream
 _FILL_RATE = 2_000.0
 """Tuples/s of a stream while state is built up."""
 _RATE = 250.0
@@ -73,12 +72,17 @@ def _once(options: argparse.Namespace, parts: Sequence[str]) -> dict[str, Any]:
 
 
 def _fill_seconds(options: argparse.Namespace) -> float:
-    rows: float = options.state_mb * 1e6 / (options.queries - SELECTS) / _ROW_BYTES
+    rows: float = options.state_mb * 1e6 / (options.queries - SELECTS) / ROW_BYTES
     return max(rows / _FILL_RATE, 1.0)
 
 
 def _loads(options: argparse.Namespace, pieces: tuple[tuple[float, float], ...]) -> list[Load]:
     number, streams = options.queries - SELECTS, options.streams
+    if not streams <= number <= MOST_JOINS * streams:
+        raise SystemExit(
+            f"expected {streams + SELECTS} to {MOST_JOINS * streams + SELECTS} queries on {streams} streams, "
+            f"got {options.queries}"
+        )
     seconds = sum(seconds for _, seconds in pieces)
     every = [
         Load(

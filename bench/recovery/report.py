@@ -20,6 +20,7 @@ def text(metrics: Mapping[str, Any]) -> str:
 def _kill(part: Mapping[str, Any]) -> str:
     rows = [
         ("state, MB", shown(part["state_mb"], ",.0f"), ""),
+        ("unread at the kill, MB", shown(part["backlog_mb"], ",.1f"), "0"),
         ("next engine after, s", shown(part["engine_s"], ".2f"), ""),
         ("important class answers after, s", shown(part["important_s"], ".2f"), ""),
         ("half of the queries, s", shown(part["half_s"], ".2f"), ""),

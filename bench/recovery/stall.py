@@ -10,10 +10,9 @@ import numpy as np
 from bench.load.schedule import Schedule
 from bench.load.server_process import server
 from bench.recovery.loaded import LoadedServer
-from bench.recovery.workload import IMPORTANT, Load, joins, selects
+from bench.recovery.workload import IMPORTANT, ROW_BYTES, Load, joins, selects
 
 _FILL_RATE = 200_000.0
-_ROW_BYTES = 57
 _RATE, _TICK, _IMPORTANT_RATE, _IMPORTANT_TICK = 1_000.0, 0.02, 1_000.0, 0.002
 _INTERVAL = "1s"
 _SETTLE = 3.0
@@ -30,7 +29,7 @@ def stall(large_mb: float, seconds: float) -> dict[str, Any]:
 
 
 def _measure(large_mb: float, seconds: float, interval: str, *, commands: bool) -> dict[str, Any]:
-    fill_s = max(large_mb * 1e6 / _ROW_BYTES / _FILL_RATE, 0.5)
+    fill_s = max(large_mb * 1e6 / ROW_BYTES / _FILL_RATE, 0.5)
     begin = fill_s + _SETTLE
     pieces = ((_FILL_RATE, fill_s), (_RATE, _SETTLE + seconds))
     important = Schedule.steady(_IMPORTANT_RATE, begin + seconds, _IMPORTANT_TICK, seed=1)

@@ -25,6 +25,8 @@ IMPORTANT = "important"
 """The class of the selects, and their stream."""
 PRIORITIES = {IMPORTANT: 6, "default": 1}
 SELECTS = 6
+ROW_BYTES = 42
+"""State of a join for each row of its stream."""
 MOST_JOINS = 100
 """Joins on a stream: the rare rows of each have a humidity of their own."""
 
