@@ -1,6 +1,6 @@
 """The compose file is valid, and its commands, variables and health check work.
 
-There is no container engine here, so the services run as plain processes, with the commands of the file.
+The tests need no container engine: the services run as plain processes, with the commands of the file.
 """
 
 from __future__ import annotations
