@@ -99,3 +99,13 @@ def test_removing_checkpoints_of_an_unknown_query_does_nothing(tmp_path: Path) -
     store = CheckpointStore(tmp_path)
     store.remove("q")
     assert store.stored("q") == []
+
+
+def test_a_checkpoint_whose_folder_was_replaced_is_discarded_without_an_error(tmp_path: Path) -> None:
+    store = CheckpointStore(tmp_path)
+    (tmp_path / "q").write_bytes(b"")
+    store.discard("q", 1)
+    store.remove("q")
+    assert store.stored("q") == []
+    with pytest.raises(OSError, match="exists"):
+        store.write(1, HEADER, b"")

@@ -67,9 +67,9 @@ class CheckpointStore:
         return size
 
     def discard(self, id_: str, number: int) -> None:
-        """Remove one checkpoint, and the folder with the last one; does nothing if it is not there."""
-        self.path(id_, number).unlink(missing_ok=True)
+        """Remove one checkpoint, and the folder with the last one, if they can be removed."""
         with suppress(OSError):
+            self.path(id_, number).unlink(missing_ok=True)
             (self._folder / id_).rmdir()
 
     def read(self, id_: str, number: int) -> tuple[CheckpointHeader, memoryview]:
@@ -97,6 +97,6 @@ class CheckpointStore:
     def _numbers(self, id_: str) -> list[int]:
         try:
             names = [path.name for path in (self._folder / id_).iterdir()]
-        except FileNotFoundError:
+        except OSError:
             return []
         return [int(name.removesuffix(_SUFFIX)) for name in names if name.endswith(_SUFFIX)]
