@@ -63,12 +63,12 @@ def test_damaged_headers_cost_no_row_at_the_start_or_while_the_server_runs(tmp_p
             pulled: list[dict[str, object]] = []
             after: dict[str, object] = {}
             # A pull ends at a new epoch, which each start of the server begins.
-            while more := (answer := server.http.get(f"/v1/queries/{query}/results", params=after).json())[
-                "rows"
-            ]:
-                pulled += more
+            while True:
+                answer = server.http.get(f"/v1/queries/{query}/results", params=after).json()
+                if not answer["rows"]:
+                    return pulled == [row(n) for n in range(count)]
+                pulled += answer["rows"]
                 after = {"after": answer["next"]}
-            return pulled == [row(n) for n in range(count)]
 
         eventually(found, f"{count} answers")
 

@@ -54,7 +54,7 @@ class SegmentMap:
         self.header_error = self._find_error()
         """What is wrong with the header in the file; None if it is intact."""
         if self.header_error is not None:
-            if not any(self.view) and position_behind(path, name.serial) is None:
+            if not bytes(self.view).rstrip(b"\0") and position_behind(path, name.serial) is None:
                 raise LogCorruptError(
                     self.file, "the segment is empty; open the log with its writer to repair it"
                 )
