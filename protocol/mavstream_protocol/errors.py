@@ -49,10 +49,12 @@ class MavstreamError(Exception):
 class ExpressionError(MavstreamError):
     """An expression that cannot be parsed or typed."""
 
-    def __init__(self, code: str, detail: str) -> None:
+    def __init__(self, code: str, detail: str, at: int | None = None) -> None:
         super().__init__(detail)
         self.code = code
         self.detail = detail
+        self.at = at
+        """Where in the text the error is, if known: the number of characters before it."""
 
 
 class InvalidObject(MavstreamError):

@@ -61,7 +61,8 @@ def oracle_sql(text: str, *, forgiving: bool = True) -> str:
     def changed(node: exp.Expr) -> exp.Expr:
         if isinstance(node, exp.TryCast) and node.to.this is exp.DType.DOUBLE:
             return exp.Anonymous(this="finite_or_null", expressions=[node])
-        if isinstance(node, CAN_OVERFLOW) or (
+        shifts = any(isinstance(node.args.get(key), exp.Interval) for key in ("this", "expression"))
+        if (isinstance(node, CAN_OVERFLOW) and not shifts) or (
             type(node) is exp.Cast and node.to.this is exp.DType.DOUBLE and not node.this.is_string
         ):
             return exp.Anonymous(this="finite", expressions=[node])

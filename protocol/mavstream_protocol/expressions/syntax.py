@@ -1,7 +1,7 @@
 """Syntax of expressions: text to a tree, within limits of length and depth, in linear time.
 
-Operators by precedence, from the lowest: OR; AND; `=`, `<>` and IS; the other comparisons; BETWEEN, IN and
-LIKE; `||`; `+` and `-`; `*`, `/`, `//` and `%`; signs and NOT (which takes a comparison); `::`.
+Operators by precedence, from the lowest: OR; AND; `=`, `<>` and IS; the other comparisons; BETWEEN, IN,
+LIKE and ILIKE; `||`; `+` and `-`; `*`, `/`, `//` and `%`; signs and NOT (which takes a comparison); `::`.
 """
 
 from __future__ import annotations
@@ -9,9 +9,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from mavstream_protocol.errors import ExpressionError
+from mavstream_protocol.expressions.functions import TIME_PARTS
+from mavstream_protocol.expressions.intervals import UNITS, parse_interval
 from mavstream_protocol.expressions.tokens import (
     CALL,
     END,
+    EXTRACT,
+    INTERVAL,
     LEFT_OUT,
     NAME,
     NUMBER,
@@ -31,7 +35,7 @@ _LEVELS = {
     "and": _AND,
     **dict.fromkeys(("=", "<>", "is"), _EQUALITY),
     **dict.fromkeys(("<", "<=", ">", ">="), _COMPARISON),
-    **dict.fromkeys(("between", "in", "like", "not"), _RANGE),
+    **dict.fromkeys(("between", "in", "like", "ilike", "not"), _RANGE),
     "||": _CONCAT,
     **dict.fromkeys(("+", "-"), _SUM),
     **dict.fromkeys(("*", "/", "//", "%"), _PRODUCT),
@@ -43,12 +47,12 @@ class Tree(NamedTuple):
     """A part of an expression.
 
     The kind is `column`, `number`, `text`, `null`, `true`, `false`, `call`, `cast`, `try_cast`, `case`,
-    `switch`, `star`, `distinct`, or the canonical name of an operator.
+    `switch`, `star`, `distinct`, `interval`, or the canonical name of an operator.
     """
 
     kind: str
     value: str
-    """The name of a column, function or type, or a constant."""
+    """The name of a column, function or type, or a constant; of an interval its microseconds."""
     operands: tuple[Tree, ...]
     depth: int
     parts: int
@@ -174,6 +178,10 @@ class _Parser:
             return self._cast(kind)
         if kind == "case":
             return self._case()
+        if kind == INTERVAL:
+            return self._interval()
+        if kind == EXTRACT:
+            return self._extract()
         if kind == "(":
             return self._parenthesized()
         if kind == TYPE:  # TIMESTAMP '2026-01-31 12:00:00'
@@ -244,8 +252,42 @@ class _Parser:
         self._nested -= 1
         return self._tree("case" if searched else "switch", tuple(parts), start)
 
+    def _interval(self) -> Tree:
+        """Read INTERVAL '1' SECOND, INTERVAL 1 SECOND or INTERVAL '1 second'."""
+        start = self._take().start
+        amount = self._take()
+        unit = self._tokens[self._at]
+        named = unit.kind == NAME and unit.value.lower().removesuffix("s") in (*UNITS, "month", "year")
+        self._at += named
+        try:
+            microseconds = parse_interval(amount.value, unit.value if named else "")
+        except ValueError as error:
+            raise ExpressionError("invalid_literal", str(error), start) from None
+        return self._tree("interval", (), start, str(microseconds))
+
+    def _extract(self) -> Tree:
+        """Read EXTRACT(hour FROM x), another way to write hour(x)."""
+        start = self._take().start
+        self._expect("(")
+        self._enter()
+        part = self._expect(TEXT if self._kinds[self._at] == TEXT else NAME)
+        function = TIME_PARTS.get(part.value.lower())
+        if function is None:
+            raise ExpressionError(
+                "unsupported_syntax",
+                f"EXTRACT has no part `{part.value}`; known are {', '.join(TIME_PARTS)}",
+                part.start,
+            )
+        if self._tokens[self._at].value.lower() != "from":
+            raise self._misplaced()
+        self._at += 1
+        operand = self._operation(_OR)
+        self._expect(")")
+        self._nested -= 1
+        return self._tree("call", (operand,), start, function)
+
     def _range(self, left: Tree) -> Tree:
-        """Read what follows the left operand of BETWEEN, IN, LIKE or IS, with or without NOT."""
+        """Read what follows the left operand of BETWEEN, IN, LIKE, ILIKE or IS, with or without NOT."""
         negated = self._accept("not")
         if self._accept("between"):
             low = self._operation(_CONCAT)
@@ -257,11 +299,12 @@ class _Parser:
             tree = self._tree("in", (left, *self._list()), left.start)
             if len(tree.operands) == 1:
                 raise _needs_list(self._text[tree.start : tree.end])
-        elif self._accept("like"):
+        elif (kind := self._kinds[self._at]) in ("like", "ilike"):
+            self._at += 1
             operands = [left, self._operation(_CONCAT)]
             if self._accept("escape"):
                 operands.append(self._operation(_CONCAT))
-            tree = self._tree("like", tuple(operands), left.start)
+            tree = self._tree(kind, tuple(operands), left.start)
         elif negated:  # `x NOT NULL`
             self._expect("null")
             tree = self._tree("is_null", (left,), left.start)
@@ -317,6 +360,7 @@ class _Parser:
             "syntax_error",
             f"cannot read `{shortened(self._text)}` at `{self._text[token.start : token.end]}`: {reason}; "
             "check operators and parentheses",
+            token.start,
         )
 
 
