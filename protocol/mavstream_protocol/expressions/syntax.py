@@ -119,21 +119,22 @@ class _Parser:
 
     def _operation(self, least: int) -> Tree:
         """Read operands and the operators between them that bind at least that tightly."""
+        start = self._tokens[self._at].start
         left = self._operand()
         while (level := _LEVELS.get(kind := self._kinds[self._at], 0)) >= least:
             if level == _RANGE or kind == "is":
-                left = self._range(left)
+                left = self._range(left, start)
                 continue
             operands = [left]
             while self._accept(kind):
                 operands.append(self._operation(level + 1))
                 if level > _AND:  # only AND and OR take more than two
                     break
-            left = self._tree(kind, tuple(operands), left.start)
+            left = self._tree(kind, tuple(operands), start)
         return left
 
     def _operand(self) -> Tree:
-        kind = self._kinds[self._at]
+        kind, start = self._kinds[self._at], self._tokens[self._at].start
         if kind == NAME:
             tree = self._column()
         elif kind in ("+", "-", "not"):
@@ -141,7 +142,7 @@ class _Parser:
         else:
             tree = self._primary(kind)
         while self._accept("::"):
-            tree = self._tree("cast", (tree,), tree.start, self._expect(TYPE).value)
+            tree = self._tree("cast", (tree,), start, self._expect(TYPE).value)
         return tree
 
     def _prefixed(self, kind: str) -> Tree:
@@ -286,17 +287,17 @@ class _Parser:
         self._nested -= 1
         return self._tree("call", (operand,), start, function)
 
-    def _range(self, left: Tree) -> Tree:
+    def _range(self, left: Tree, start: int) -> Tree:
         """Read what follows the left operand of BETWEEN, IN, LIKE, ILIKE or IS, with or without NOT."""
         negated = self._accept("not")
         if self._accept("between"):
             low = self._operation(_CONCAT)
             self._expect("and")
-            tree = self._tree("between", (left, low, self._operation(_CONCAT)), left.start)
+            tree = self._tree("between", (left, low, self._operation(_CONCAT)), start)
         elif self._accept("in"):
             if self._kinds[self._at] != "(":
-                raise _needs_list(self._text[left.start : self._tokens[self._at].end])
-            tree = self._tree("in", (left, *self._list()), left.start)
+                raise _needs_list(self._text[start : self._tokens[self._at].end])
+            tree = self._tree("in", (left, *self._list()), start)
             if len(tree.operands) == 1:
                 raise _needs_list(self._text[tree.start : tree.end])
         elif (kind := self._kinds[self._at]) in ("like", "ilike"):
@@ -304,20 +305,20 @@ class _Parser:
             operands = [left, self._operation(_CONCAT)]
             if self._accept("escape"):
                 operands.append(self._operation(_CONCAT))
-            tree = self._tree(kind, tuple(operands), left.start)
+            tree = self._tree(kind, tuple(operands), start)
         elif negated:  # `x NOT NULL`
             self._expect("null")
-            tree = self._tree("is_null", (left,), left.start)
+            tree = self._tree("is_null", (left,), start)
         else:
-            tree, negated = self._is(left)
-        return self._tree("not", (tree,), left.start) if negated else tree
+            tree, negated = self._is(left, start)
+        return self._tree("not", (tree,), start) if negated else tree
 
-    def _is(self, left: Tree) -> tuple[Tree, bool]:
+    def _is(self, left: Tree, start: int) -> tuple[Tree, bool]:
         self._expect("is")
         negated = self._accept("not")
         for kind in ("null", "true", "false"):
             if self._accept(kind):
-                return self._tree(f"is_{kind}", (left,), left.start), negated
+                return self._tree(f"is_{kind}", (left,), start), negated
         raise self._misplaced()
 
     def _tree(self, kind: str, operands: tuple[Tree, ...], start: int, value: str = "") -> Tree:

@@ -1,0 +1,265 @@
+"""Plans as SQL: one query per node in WITH, with simple nodes merged into the query that reads them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from textwrap import indent
+from typing import Any, TypeVar
+
+from mavstream_protocol.expressions.intervals import format_interval
+from mavstream_protocol.plans.inference import infer
+from mavstream_protocol.plans.plan import (
+    AggregateNode,
+    DistinctNode,
+    ExceptNode,
+    InputRef,
+    JoinNode,
+    Plan,
+    PlanNode,
+    ProjectNode,
+    SelectNode,
+    SourceNode,
+    SplitNode,
+    TableNode,
+    UnionNode,
+)
+from mavstream_protocol.plans.windows import RowWindow, TimeWindow
+from mavstream_protocol.sql.planner.builder import Catalog
+from mavstream_protocol.sql.windows import ROW_TIME, WINDOW_COLUMNS
+from mavstream_protocol.sql.writer.texts import (
+    expression_text,
+    item_text,
+    name_text,
+    split_hint,
+    statistics_hints,
+    window_hints,
+    window_text,
+)
+
+Kind = TypeVar("Kind", bound=PlanNode)
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """The clauses of one SELECT."""
+
+    source: str
+    items: tuple[str, ...] = ("*",)
+    distinct: bool = False
+    where: str | None = None
+    keys: tuple[str, ...] = ()
+    having: str | None = None
+    hints: tuple[str, ...] = field(default=())
+
+    def text(self) -> str:
+        hints = f"/*+ {', '.join(self.hints)} */ " if self.hints else ""
+        distinct = "DISTINCT " if self.distinct else ""
+        lines = [f"SELECT {hints}{distinct}{', '.join(self.items)}", f"FROM {self.source}"]
+        if self.where is not None:
+            lines.append(f"WHERE {self.where}")
+        if self.keys:
+            lines.append(f"GROUP BY {', '.join(self.keys)}")
+        if self.having is not None:
+            lines.append(f"HAVING {self.having}")
+        return "\n".join(lines)
+
+
+def plan_to_sql(plan: Plan, catalog: Catalog) -> str:
+    """Return the SQL of a plan; reading it gives the same plan, but for the names of nodes.
+
+    Raises InvalidPlan if the plan does not fit the streams and tables.
+    """
+    return _PlanWriter(plan, catalog).text()
+
+
+class _PlanWriter:
+    """Writes the nodes of one plan."""
+
+    def __init__(self, plan: Plan, catalog: Catalog) -> None:
+        self._plan = plan
+        self._catalog = catalog
+        self._typed = infer(plan, catalog.streams, catalog.tables)
+        self._reads = Counter(
+            reference.node for name in plan.nodes for reference in plan.inputs(name).values()
+        )
+        self._names = self._query_names()
+        self._named: set[str] = set()
+        self._writers: dict[type[PlanNode], Callable[[Any], str]] = {
+            SourceNode: lambda node: self._leaf("source", node.stream, node),
+            TableNode: lambda node: self._leaf("table", node.table, node),
+            SelectNode: self._select,
+            ProjectNode: self._project,
+            SplitNode: self._split,
+            UnionNode: self._union,
+            ExceptNode: self._except,
+            DistinctNode: self._distinct,
+            AggregateNode: lambda node: self._aggregate(node).text(),
+            JoinNode: self._join,
+        }
+
+    def text(self) -> str:
+        """Return the whole query."""
+        root = InputRef.parse(self._plan.root)
+        final = f"SELECT *\nFROM {self._source(self._plan.root)}" if root.output else self._body(root.node)
+        queries: list[str] = []
+        for name in reversed(list(self._typed.nodes)):  # readers first: they decide what has a name
+            if name in self._named:
+                body = indent(self._body(name), "  ")
+                queries.insert(0, f"{name_text(self._names[name])} AS (\n{body}\n)")
+        return f"WITH {', '.join(queries)}\n{final}" if queries else final
+
+    def _query_names(self) -> dict[str, str]:
+        """Return a name for each node that hides no stream or table."""
+        taken = {name.lower() for name in (*self._catalog.streams, *self._catalog.tables)}
+        names: dict[str, str] = {}
+        for node in self._plan.nodes:
+            found, number = node, 1
+            while found.lower() in taken:
+                number += 1
+                found = f"{node[:58]}_{number}"
+            taken.add(found.lower())
+            names[node] = found
+        return names
+
+    def _body(self, name: str) -> str:
+        node = self._plan.nodes[name]
+        return self._writers[type(node)](node)
+
+    def _source(self, reference: str) -> str:
+        """Return what FROM names for an input: a stream or table itself, or a query of WITH."""
+        node, output = InputRef.parse(reference)
+        read = self._plan.nodes[node]
+        if self._reads[node] == 1 and getattr(read, "hints", None) is None:
+            if isinstance(read, SourceNode):
+                return name_text(read.stream)
+            if isinstance(read, TableNode):
+                return name_text(read.table)
+        self._named.add(node)
+        name = name_text(self._names[node])
+        return f"{name}.{name_text(output)}" if output else name
+
+    def _merged(self, reference: str, kind: type[Kind]) -> Kind | None:
+        """Return the node of an input if it can be written in the query that reads it."""
+        node = self._plan.nodes[InputRef.parse(reference).node]
+        alone = self._reads[InputRef.parse(reference).node] == 1 and getattr(node, "hints", None) is None
+        return node if isinstance(node, kind) and alone else None
+
+    def _filtered(self, reference: str) -> tuple[str, str | None]:
+        """Return an input below the condition that is merged with its reader, and that condition."""
+        select = self._merged(reference, SelectNode)
+        if select is None or self._merged(select.input, AggregateNode) is not None:
+            return reference, None
+        return select.input, expression_text(select.where)
+
+    def _windowed(self, reference: str, window: TimeWindow | RowWindow) -> str:
+        return window_text(self._source(reference), self._time(reference), window)
+
+    def _time(self, reference: str) -> str | None:
+        """Return the column with the time of the rows, where it is still that of the stream."""
+        node = self._plan.nodes[InputRef.parse(reference).node]
+        match node:
+            case SourceNode():
+                return self._catalog.streams[node.stream].event_time
+            case SelectNode() | SplitNode():
+                return self._time(node.input)
+            case ProjectNode():
+                below = self._time(node.input)
+                return next((name for name, text in node.compute.items() if text == below), None)
+        return None
+
+    def _leaf(self, operator: str, name: str, node: SourceNode | TableNode) -> str:
+        hints = statistics_hints(operator, getattr(node, "hints", None))
+        return _Block(name_text(name), hints=tuple(hints)).text()
+
+    def _select(self, node: SelectNode) -> str:
+        where = expression_text(node.where)
+        aggregate = self._merged(node.input, AggregateNode)
+        if aggregate is not None and node.hints is None:
+            return replace(self._aggregate(aggregate), having=where).text()
+        hints = statistics_hints("select", node.hints)
+        return _Block(self._source(node.input), where=where, hints=tuple(hints)).text()
+
+    def _project(self, node: ProjectNode) -> str:
+        below, where = self._filtered(node.input)
+        items = tuple(item_text(name, text) for name, text in node.compute.items())
+        hints = statistics_hints("project", node.hints)
+        return _Block(self._source(below), items, where=where, hints=tuple(hints)).text()
+
+    def _split(self, node: SplitNode) -> str:
+        below, where = self._filtered(node.input)
+        hints = [split_hint(node.outputs), *statistics_hints("split", node.hints)]
+        return _Block(self._source(below), where=where, hints=tuple(hints)).text()
+
+    def _union(self, node: UnionNode) -> str:
+        inputs = [f"SELECT *\nFROM {self._source(reference)}" for reference in node.inputs]
+        orders = {self._typed.nodes[InputRef.parse(ref).node].schema.names for ref in node.inputs}
+        hints = ["ORDER(time)"] * (node.order is not None) + statistics_hints("union", node.hints)
+        union = "UNION ALL" if len(orders) == 1 else "UNION ALL BY NAME"
+        first, *others = inputs
+        hint = f" /*+ {', '.join(hints)} */" if hints else ""
+        text = f"{first}\n{union}{hint}\n{others[0]}"
+        return "".join([text, *(f"\n{union}\n{other}" for other in others[1:])])
+
+    def _except(self, node: ExceptNode) -> str:
+        left, right = (self._windowed(ref, node.window) for ref in (node.left, node.right))
+        hints = [*window_hints(node.window), *statistics_hints("except", node.hints)]
+        source = f"{left} l\nLEFT ANTI JOIN {right} r ON l IS NOT DISTINCT FROM r"
+        return _Block(source, hints=tuple(hints)).text()
+
+    def _distinct(self, node: DistinctNode) -> str:
+        below = node.input
+        items: tuple[str, ...] = ("*",)
+        project = self._merged(node.input, ProjectNode)
+        if project is not None and not self._has_bounds(project.input):
+            below = project.input
+            items = (*(item_text(name, text) for name, text in project.compute.items()), *WINDOW_COLUMNS)
+        below, where = self._filtered(below)
+        hints = [*window_hints(node.window), *statistics_hints("distinct", node.hints)]
+        source = self._windowed(below, node.window)
+        return _Block(source, items, True, where, hints=tuple(hints)).text()
+
+    def _has_bounds(self, reference: str) -> bool:
+        names = self._typed.nodes[InputRef.parse(reference).node].schema.names
+        return not set(names).isdisjoint(WINDOW_COLUMNS)
+
+    def _aggregate(self, node: AggregateNode) -> _Block:
+        below, where = self._filtered(node.input)
+        by = tuple(name_text(name) for name in node.by)
+        computed = tuple(item_text(name, text) for name, text in node.compute.items())
+        hints = [*window_hints(node.window), *["SCALED"] * node.scaled]
+        hints += statistics_hints("aggregate", node.hints)
+        return _Block(
+            self._windowed(below, node.window),
+            (*by, *computed, *WINDOW_COLUMNS),
+            where=where,
+            keys=(*by, *WINDOW_COLUMNS),
+            hints=tuple(hints),
+        )
+
+    def _join(self, node: JoinNode) -> str:
+        left, right = (self._source(ref) for ref in (node.left, node.right))
+        conditions = [f"l.{name_text(one)} = r.{name_text(other)}" for one, other in node.on]
+        if node.within is not None:
+            ours, theirs = (self._time(ref) or ROW_TIME for ref in (node.left, node.right))
+            low, high = format_interval(node.within.before), format_interval(node.within.after)
+            time = f"l.{name_text(ours)}"
+            conditions.append(f"r.{name_text(theirs)} BETWEEN {time} - {low} AND {time} + {high}")
+        hints = ["ORDER(time)"] * (node.order is not None)
+        if node.window is not None:
+            left, right = (self._windowed(ref, node.window) for ref in (node.left, node.right))
+            conditions = [*(f"l.{name} = r.{name}" for name in WINDOW_COLUMNS), *conditions]
+            hints += window_hints(node.window)
+        where = None if node.where is None else expression_text(node.where)
+        if where is not None and node.how == "left":
+            conditions.append(f"(({where}))")  # in two pairs of parentheses it is no key
+            where = None
+        items = ["*"]
+        if node.compute is not None:
+            items = [item_text(name, text) for name, text in node.compute.items()]
+            items += WINDOW_COLUMNS if node.window is not None else ()
+        join = "LEFT JOIN" if node.how == "left" else "JOIN"
+        source = f"{left} l\n{join} {right} r ON {' AND '.join(conditions)}"
+        hints += statistics_hints("join", node.hints)
+        return _Block(source, tuple(items), where=where, hints=tuple(hints)).text()
