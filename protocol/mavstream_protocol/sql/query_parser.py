@@ -80,7 +80,7 @@ class QueryParser:
         return self._cursor.source.error("unsupported_syntax", detail, token.start, token.end)
 
     def _set_operation(self) -> Select | SetOperation:
-        """Read SELECT ... UNION ALL SELECT ...; operations of one kind are joined, others need parentheses."""
+        """Read SELECT ... UNION ALL SELECT ...; operations of different kinds need parentheses."""
         cursor, start = self._cursor, self._cursor.token.start
         first = self._operand()
         kind: Literal["union", "except"]
@@ -113,7 +113,7 @@ class QueryParser:
     def _all_by_name(self) -> bool:
         if not self._cursor.at_words("all"):
             raise self._unsupported(
-                "UNION without ALL would compare all rows of the streams; write UNION ALL, and DISTINCT in a window"
+                "UNION alone would compare all rows; write UNION ALL, or DISTINCT in a window"
             )
         self._cursor.take()
         return self._cursor.accept("by", "name")

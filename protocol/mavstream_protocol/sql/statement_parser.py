@@ -141,7 +141,7 @@ class _StatementParser:
         if cursor.at_words("as"):
             raise cursor.source.error(
                 "unsupported_syntax",
-                "a stream is created with its columns; write CREATE QUERY name AS SELECT for the rows of a query",
+                "a stream is created with columns; for the rows of a query write CREATE QUERY name AS SELECT",
                 cursor.token.start,
                 cursor.token.end,
             )

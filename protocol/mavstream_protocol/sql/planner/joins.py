@@ -65,6 +65,7 @@ class JoinPlanner:
         """Return the join of two relations; raises InvalidSql if they cannot be joined so."""
         if left.table:
             raise self._error("a stored table stands on the right of a join; swap the two sides", join)
+        right = _merged(right, join)
         names = Names(self._source, side_columns(left, right))
         condition = self._condition(names, left, right, join)
         window = None if right.table else self._common_window(left, right, condition, join)
@@ -73,7 +74,13 @@ class JoinPlanner:
         rest = tuple(names.rewritten(part) for part in condition.rest)
         return JoinDraft(left, right, condition, join, window, rest)
 
-    def finish(self, draft: JoinDraft, compute: Mapping[str, str] | None, spans: Mapping[str, Span]) -> str:
+    def finish(
+        self,
+        draft: JoinDraft,
+        compute: Mapping[str, str] | None,
+        spans: Mapping[str, Span],
+        name: str = "join",
+    ) -> str:
         """Add the node of a join with its columns, or with all columns of both sides."""
         join, condition = draft.join, draft.condition
         values: dict[str, Any] = {"left": draft.left.node, "right": draft.right.node, "on": condition.keys}
@@ -88,7 +95,7 @@ class JoinPlanner:
         where = joined(draft.where)
         return self._builder.add(
             "join",
-            "join",
+            name,
             (join.start, join.end),
             spans,
             self._hints.statistics.get("join"),
@@ -98,10 +105,10 @@ class JoinPlanner:
             **values,
         )
 
-    def computed(self, draft: JoinDraft, outputs: list[Output]) -> str:
+    def computed(self, draft: JoinDraft, outputs: list[Output], name: str) -> str:
         """Add a join that computes a list of columns."""
         names = Names(self._source, draft.columns)
-        return self.finish(draft, computation(outputs, names), spans_of(outputs))
+        return self.finish(draft, computation(outputs, names), spans_of(outputs), name)
 
     def materialized(self, draft: JoinDraft) -> Relation:
         """Add a join with all columns of both sides, under distinct names; they keep their qualifiers."""
@@ -134,7 +141,7 @@ class JoinPlanner:
         )
         return Relation(node, columns, times, window=left.window)
 
-    def anti(self, left: Relation, right: Relation, join: Join) -> Relation:
+    def anti(self, left: Relation, right: Relation, join: Join, name: str) -> Relation:
         """Add the rows of the left side without an equal row on the right side, in a common window."""
         if {name.value.lower() for name in join.rows} != {left.alias.lower(), right.alias.lower()}:
             detail = f"compare both sides: ON {left.alias} IS NOT DISTINCT FROM {right.alias}"
@@ -144,7 +151,7 @@ class JoinPlanner:
         window = with_hints(left.window, self._hints, self._source)
         node = self._builder.add(
             "except",
-            "anti_join",
+            name,
             (join.start, join.end),
             {},
             self._hints.statistics.get("except"),
@@ -211,3 +218,10 @@ def side_columns(left: Relation, right: Relation) -> tuple[Column, ...]:
         for side, relation in (("l", left), ("r", right))
         for column in relation.columns
     )
+
+
+def _merged(relation: Relation, join: Join) -> Relation:
+    """Return the right side of a join with the columns of USING marked."""
+    using = {name.value.lower() for name in join.using}
+    columns = tuple(replace(c, merged=c.merged or c.name.lower() in using) for c in relation.columns)
+    return replace(relation, columns=columns)

@@ -128,7 +128,7 @@ class _QueryPlanner:
         if left.window != right.window or not _tumbling(left.window):
             raise self._source.error(
                 "invalid_window",
-                "EXCEPT compares rows of the same TUMBLE windows by time; for other windows use LEFT ANTI JOIN",
+                "EXCEPT compares rows of the same TUMBLE windows by time; for others use LEFT ANTI JOIN",
                 *span,
             )
         other = self._like(left.relation, right.relation, operation.inputs[1])

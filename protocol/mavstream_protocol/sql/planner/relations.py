@@ -27,6 +27,8 @@ class Column:
     """Such as `room`, or `l.room` while a join is planned."""
     bound: bool = False
     """Whether it is a bound of the window that is made here; unqualified names mean it first."""
+    merged: bool = False
+    """Whether USING made it one with a column of the left side; then only qualified names mean it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +83,10 @@ class Names:
         fitting = [c for c in self.columns if c.name.lower() == name.lower()]
         if qualifier:
             fitting = [c for c in fitting if c.qualifier.lower() == qualifier.lower()]
-        elif any(c.bound for c in fitting):
-            return [next(c for c in fitting if c.bound)]
+        else:
+            fitting = [c for c in fitting if not c.merged]
+            if any(c.bound for c in fitting):
+                return [next(c for c in fitting if c.bound)]
         return [c for c in fitting if c.name == name] or fitting
 
     def rewritten(self, snippet: Snippet) -> str:

@@ -53,13 +53,13 @@ class SelectPlanner:
             return self._distinct()
         found = self._rows()
         if is_grouped(select):
-            relation = self._where(self._one(found))
+            relation = self._where(self._one(found), "where")
             return GroupPlanner(self._builder, select, relation, self._name).plan()
         if isinstance(found, JoinDraft):
             return self._join_list(found)
         if found.window is not None:
             raise self._unused_window()
-        return self._list(self._where(found))
+        return self._list(self._where(found, self._name if only_star(select.items) else "where"))
 
     def windowed_rows(self) -> WindowedRows:
         """Add the rows of a query over TUMBLE or HOP, for an operator that compares them per window."""
@@ -70,7 +70,7 @@ class SelectPlanner:
             raise self._error(
                 "missing_window", "distinct rows need a window; write FROM TUMBLE(...) or HOP(...)"
             )
-        relation = self._where(replace(relation, window=None))
+        relation = self._where(replace(relation, window=None), "where")
         bounds = [Column(relation.alias, name, name) for name in WINDOW_COLUMNS]
         own = [column for column in relation.columns if column.name not in WINDOW_COLUMNS]
         names = Names(self._source, [*own, *bounds])
@@ -95,7 +95,7 @@ class SelectPlanner:
             left = self._one(found)
             right = self._sources.relation(join.right, self._select.hints)
             if join.kind == "anti":
-                found = self._joins.anti(left, right, join)
+                found = self._joins.anti(left, right, join, self._name)
             else:
                 found = self._joins.draft(left, right, join)
         if isinstance(found, Relation) and found.table and not self._is_plain():
@@ -121,7 +121,7 @@ class SelectPlanner:
             and not is_grouped(select)
         )
 
-    def _where(self, relation: Relation) -> Relation:
+    def _where(self, relation: Relation, name: str) -> Relation:
         where = self._select.where
         if where is None:
             return relation
@@ -129,7 +129,7 @@ class SelectPlanner:
         text = Names(self._source, relation.columns).rewritten(where)
         statistics = self._select.hints.statistics.get("select")
         node = self._builder.add(
-            "select", "where", span, {"where": span}, statistics, input=relation.node, where=text
+            "select", name, span, {"where": span}, statistics, input=relation.node, where=text
         )
         return replace(relation, node=node)
 
@@ -171,7 +171,7 @@ class SelectPlanner:
         }
         statistics = hints.statistics.get("split")
         node = self._builder.add(
-            "split", "split", self._span, spans, statistics, input=relation.node, outputs=outputs
+            "split", self._name, self._span, spans, statistics, input=relation.node, outputs=outputs
         )
         return replace(relation, node=node, outputs=(*outputs, ELSE))
 
@@ -193,13 +193,13 @@ class SelectPlanner:
         """Let the join compute the list of SELECT, as far as it can."""
         select = self._select
         if select.where is not None and draft.outer:
-            return self._list(self._where(self._joins.materialized(draft)))
+            return self._list(self._where(self._joins.materialized(draft), "where"))
         if select.where is not None:
             text = Names(self._source, draft.columns).rewritten(select.where)
             draft = replace(draft, where=(*draft.where, text))
         names = Names(self._source, draft.visible)
         if only_star(select.items) and self._plain_names(draft):
-            node = self._joins.finish(draft, None, {})
+            node = self._joins.finish(draft, None, {}, self._name)
             columns = all_columns(self._builder.schema(node).names)
             references = {c.name: c.reference for c in reversed(draft.columns)}
             return self._unwindowed(self._joins.result(draft, node, columns, references))
@@ -219,7 +219,7 @@ class SelectPlanner:
             or any(o.name in WINDOW_COLUMNS for o in others)
         ):
             return self._list(self._joins.materialized(draft))
-        node = self._joins.computed(draft, others)
+        node = self._joins.computed(draft, others, self._name)
         references = {o.name: o.column.reference for o in others if o.column is not None}
         columns = all_columns(self._builder.schema(node).names)
         relation = self._unwindowed(self._joins.result(draft, node, columns, references))

@@ -193,7 +193,7 @@ class _PlanWriter:
         return _Block(self._source(below), where=where, hints=tuple(hints)).text()
 
     def _union(self, node: UnionNode) -> str:
-        inputs = [f"SELECT *\nFROM {self._source(reference)}" for reference in node.inputs]
+        inputs = [self._operand(reference) for reference in node.inputs]
         orders = {self._typed.nodes[InputRef.parse(ref).node].schema.names for ref in node.inputs}
         hints = ["ORDER(time)"] * (node.order is not None) + statistics_hints("union", node.hints)
         union = "UNION ALL" if len(orders) == 1 else "UNION ALL BY NAME"
@@ -201,6 +201,14 @@ class _PlanWriter:
         hint = f" /*+ {', '.join(hints)} */" if hints else ""
         text = f"{first}\n{union}{hint}\n{others[0]}"
         return "".join([text, *(f"\n{union}\n{other}" for other in others[1:])])
+
+    def _operand(self, reference: str) -> str:
+        """Return an input of a union: its own query if nothing else reads it."""
+        node, output = InputRef.parse(reference)
+        if output is not None or self._reads[node] > 1:
+            return f"SELECT *\nFROM {self._source(reference)}"
+        body = self._body(node)
+        return f"(\n{indent(body, '  ')}\n)" if isinstance(self._plan.nodes[node], UnionNode) else body
 
     def _except(self, node: ExceptNode) -> str:
         left, right = (self._windowed(ref, node.window) for ref in (node.left, node.right))
