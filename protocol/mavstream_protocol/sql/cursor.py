@@ -17,6 +17,9 @@ _OPERATORS = frozenset(
         *("case", "when", "then", "else"),
     }
 )
+_NAMED = ("a name", "the name", "a column")
+_END_OF_STATEMENT = "the end of the statement"
+_CLAUSES = ("FROM", "WHERE", "GROUP BY", "HAVING", "JOIN", "UNION ALL")
 _OPERANDS = frozenset({"null", "true", "false", "cast", "try_cast", "end"})
 
 
@@ -121,7 +124,7 @@ class Cursor:
         """Check that at most a semicolon is left; raises InvalidSql."""
         self.accept_sign(";")
         if not self.at_end:
-            raise self.misplaced("the end of the statement")
+            raise self.misplaced(_END_OF_STATEMENT)
 
     def one_of(self, *words: str) -> str:
         """Return the next word, one of the given; raises InvalidSql."""
@@ -171,7 +174,7 @@ class Cursor:
             return Snippet(text, start, parse_syntax(text))
         except ExpressionError as error:
             if error.at is not None:
-                raise self.source.error(error.code, error.detail, start + error.at, stop) from None
+                raise self.source.error_at(error.code, error.detail, start + error.at) from None
             raise self.source.error_within(error.code, error.detail, start, stop) from None
 
     def misplaced(self, *expected: str) -> InvalidSql:
@@ -189,10 +192,11 @@ class Cursor:
             "the end of the text" if token.kind == END else f"`{self.source.text[token.start : token.end]}`"
         )
         detail = f"expected {wanted}, got {found}"
-        close = closest(token.value.upper(), expected, 1) if token.kind == WORD else []
+        words = (*expected, *_CLAUSES) if _END_OF_STATEMENT in expected else expected
+        close = closest(token.value.upper(), words, 1) if token.kind == WORD else []
         if close and close[0] != token.value.upper():
             detail += f"; did you mean {close[0]}?"
-        elif token.word in RESERVED and any(what.startswith(("a name", "the name")) for what in expected):
+        elif token.word in RESERVED and any(what.startswith(_NAMED) for what in expected):
             detail += f'; a name that is a word of SQL must be quoted: "{token.value}"'
         return self.source.error("syntax_error", detail, token.start, token.end)
 

@@ -48,6 +48,8 @@ QUERY_OPTIONS: Mapping[str, Path] = {
 """Options of a query; also `latency_p95` for any percentile, and `worth_readings` for any stream."""
 CLASS_OPTIONS: Mapping[str, Path] = {"latency": ("latency",), "description": ("description",)}
 """Options of a class."""
+# Errors that do not say what they are about.
+_GENERAL = ("enum", "less_than_equal", "greater_than_equal", "string_type", "string_too_long", "too_short")
 _PERCENTILE = re.compile(r"latency_(p[0-9]+)(?:_([0-9]+))?")
 
 
@@ -138,8 +140,17 @@ def _invalid(error: ValidationError, options: list[Option], cursor: Cursor, star
     """Return the error at the option that the model names, or at the statement."""
     details = error.errors()[0]
     location = tuple(map(str, details["loc"]))
-    spans = [o.span for o in options if o.path[: len(location)] == location[: len(o.path)]]
-    span = spans[0] if spans else (start, cursor.last_end)
+    shared = {option.span: _shared(option.path, location) for option in options}
+    span = max(shared, key=lambda each: shared[each], default=(start, cursor.last_end))
+    if not shared.get(span):
+        span = (start, cursor.last_end)
     message = details["msg"].removeprefix("Value error, ")
-    code = details["type"] if details["type"].isidentifier() else "invalid_value"
-    return cursor.source.error(code, message, *span)
+    if details["type"] in _GENERAL:
+        message = f"`{location[-1]}`: {message[0].lower()}{message[1:]}, got {details['input']!r}"
+    return cursor.source.error(details["type"], message, *span)
+
+
+def _shared(path: Path, location: Path) -> int:
+    """Return how many fields two paths have in common."""
+    same = [one == other for one, other in zip(path, location, strict=False)]
+    return same.index(False) if False in same else len(same)

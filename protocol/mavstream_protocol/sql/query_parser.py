@@ -56,10 +56,10 @@ class QueryParser:
                 raise self._unsupported("recursive queries are not supported; leave RECURSIVE out")
             while not named or cursor.accept_sign(","):
                 named.append(self._named())
-        body = self._set_operation()
+        query = self._set_operation()
         self._check_tail()
         self._depth -= 1
-        return Query(tuple(named), body)
+        return Query((*named, *query.named), query.body)
 
     def _named(self) -> tuple[Name, Query]:
         cursor = self._cursor
@@ -79,7 +79,7 @@ class QueryParser:
         token = self._cursor.token
         return self._cursor.source.error("unsupported_syntax", detail, token.start, token.end)
 
-    def _set_operation(self) -> Select | SetOperation:
+    def _set_operation(self) -> Query:
         """Read SELECT ... UNION ALL SELECT ...; operations of different kinds need parentheses."""
         cursor, start = self._cursor, self._cursor.token.start
         first = self._operand()
@@ -91,7 +91,7 @@ class QueryParser:
                 raise self._unsupported("EXCEPT ALL is written as LEFT ANTI JOIN; EXCEPT gives distinct rows")
             kind, by_name = "except", False
         else:
-            return first.body if not first.named else self._set_of_one(first)
+            return first
         hints = read_hints(cursor.source, cursor.hint())
         inputs = [first, self._operand()]
         while kind == "union" and cursor.accept("union"):
@@ -100,15 +100,7 @@ class QueryParser:
             inputs.append(self._operand())
         if cursor.at_words("union") or cursor.at_words("except"):
             raise self._unsupported("put parentheses around one of the set operations")
-        return SetOperation(kind, by_name, tuple(inputs), hints, start, cursor.last_end)
-
-    def _set_of_one(self, query: Query) -> Select:
-        raise self._cursor.source.error(
-            "unsupported_syntax",
-            "write WITH before the whole query, not in parentheses",
-            query.start,
-            query.end,
-        )
+        return Query((), SetOperation(kind, by_name, tuple(inputs), hints, start, cursor.last_end))
 
     def _all_by_name(self) -> bool:
         if not self._cursor.at_words("all"):
@@ -141,7 +133,8 @@ class QueryParser:
             joins.append(join)
         where = cursor.expression("a condition") if cursor.accept("where") else None
         keys: list[Snippet | WindowCall] = []
-        if cursor.accept("group", "by"):
+        if cursor.accept("group"):
+            cursor.expect("by")
             while not keys or cursor.accept_sign(","):
                 keys.append(read_window(cursor) if at_window(cursor) else cursor.expression("a column"))
         having = cursor.expression("a condition") if cursor.accept("having") else None
@@ -168,8 +161,10 @@ class QueryParser:
             cursor.take()
             return Star(qualifier, start, cursor.last_end)
         if cursor.at_words("from"):
-            raise cursor.misplaced("a column", "`*`")
+            raise cursor.misplaced("columns to select", "`*`")
         expression = cursor.expression("a column or an expression")
+        if cursor.token.word in ("over", "filter") and cursor.ahead(1).sign == "(":
+            raise self._unsupported(_UNSUPPORTED_TAILS["window"])
         return Item(expression, self._alias("a name of the column"))
 
     def _alias(self, what: str) -> Name | None:

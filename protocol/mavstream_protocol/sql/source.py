@@ -11,6 +11,7 @@ MAX_LENGTH = 1 << 20
 """The longest statement, in characters; a plan's JSON text has the same limit."""
 MAX_DEPTH = 32
 """The most levels of nested queries; expressions have their own limit."""
+_WORD = re.compile(r"\w+|\S")
 _QUOTED = re.compile(r"`([^`]+)`")
 
 
@@ -38,10 +39,15 @@ class SqlSource:
     def error_within(self, reason: str, detail: str, start: int, end: int) -> InvalidSql:
         """Return the error for the part of a piece that the message quotes, or else for the whole piece."""
         for quoted in _QUOTED.findall(detail):
-            at = self.text.find(quoted, start, end)
-            if at >= 0:
-                return self.error(reason, detail, at, at + len(quoted))
+            found = re.compile(rf"(?<!\w){re.escape(quoted)}(?!\w)").search(self.text, start, end)
+            if found is not None:
+                return self.error(reason, detail, *found.span())
         return self.error(reason, detail, start, end)
+
+    def error_at(self, reason: str, detail: str, start: int) -> InvalidSql:
+        """Return the error for the word or sign at a place."""
+        word = _WORD.match(self.text, start)
+        return self.error(reason, detail, start, word.end() if word else start)
 
     def too_deep(self, start: int, end: int) -> InvalidSql:
         """Return the error for queries that are nested beyond `MAX_DEPTH`."""

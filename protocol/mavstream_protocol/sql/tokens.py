@@ -30,8 +30,9 @@ _TOKEN = re.compile(
     | (?P<number> (?: \d+(?:\.\d*)? | \.\d+ ) (?:[eE][+-]?\d+)? )
     | (?P<text> '[^']*+(?:''[^']*+)*+' )
     | (?P<quoted> "[^"]*+(?:""[^"]*+)*+" )
+    | (?P<rest> /\* )
     | (?P<sign> :: | <> | != | <= | >= | == | \|\| | // | [-+*/%=<>(),.;] )
-    | (?P<rest> . )
+    | (?P<other> . )
     """,
     re.VERBOSE | re.DOTALL,
 )
@@ -70,7 +71,7 @@ def tokenize(source: SqlSource, start: int = 0, end: int | None = None) -> list[
         kind, value = match.lastgroup, match.group()
         if kind is None:
             continue
-        if kind == "rest":
+        if kind in ("rest", "other"):
             raise _unreadable(source, match.start())
         if kind == TEXT:
             value = value[1:-1].replace("''", "'")

@@ -62,6 +62,9 @@ def read_window(cursor: Cursor, read_relation: Callable[[], None] | None = None)
             start,
             cursor.last_end,
         )
+    if len({type(extent) for extent in extents}) > 1:
+        detail = "both extents of a window are intervals, or both are ROWS"
+        raise cursor.source.error("invalid_window", detail, start, cursor.last_end)
     parts: dict[str, Any] = dict(zip(shown, extents, strict=True))
     kind = "hopping" if "hop" in parts else "tumbling"
     window = _checked({"kind": kind, **parts}, cursor.source, start, cursor.last_end)

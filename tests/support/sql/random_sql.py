@@ -136,7 +136,8 @@ class _QueryWriter:
         theirs = (
             f"(SELECT * EXCLUDE (_k), instant(_k * {micros}) AS window_start, "
             f"instant(_k * {micros} + {span}) AS window_end FROM "
-            f"(SELECT *, unnest(range({first}, floordiv(epoch_us(ts), {micros}) + 1)) AS _k FROM {below.theirs}))"
+            f"(SELECT *, unnest(range({first}, floordiv(epoch_us(ts), {micros}) + 1)) AS _k "
+            f"FROM {below.theirs}))"
         )
         ours = f"{function}({below.ours}, {time}{extents})"
         return Sql(ours, theirs, (*below.columns, *BOUNDS)), (hop, size)
@@ -165,7 +166,8 @@ class _QueryWriter:
         ours = f"TUMBLE({counts.ours}, {format_interval(size)})"
         # The rows of a window belong to the time just before its end.
         start = f"instant(floordiv(epoch_us(window_end) - 1, {size}) * {size})"
-        theirs = f"(SELECT n, {start} AS window_start, {start} + {format_interval(size)} AS window_end FROM {counts.theirs})"
+        end = f"{start} + {format_interval(size)}"
+        theirs = f"(SELECT n, {start} AS window_start, {end} AS window_end FROM {counts.theirs})"
         listed = "sum(n) AS total, max(n) AS most, window_end"
         columns = (ColumnShape("total", INT), ColumnShape("most", INT), BOUNDS[1])
         template = f"SELECT {listed} FROM {{w}} GROUP BY window_start, window_end"

@@ -25,7 +25,6 @@ _ADVICE = {
     "order_required": "write `/*+ ORDER(time) */` behind the SELECT of the join or behind UNION ALL below",
     "aggregate_not_allowed": "compute it in a query with GROUP BY",
     "schema_mismatch": "name and CAST the columns alike on both sides",
-    "table_above_window": "join the table in the query below the window",
     "missing_keys": "write for example ON l.room = r.room",
 }
 
@@ -108,9 +107,9 @@ class PlanBuilder:
     def _located(self, error: InvalidPlan, name: str, span: Span, spans: Mapping[str, Span]) -> InvalidSql:
         item = error.items[0]
         where = _place(item.pointer.removeprefix(f"nodes/{name}").lstrip("/"), spans, span)
-        detail = item.detail
+        detail = item.detail.replace("in a project below", "in a subquery")
         if item.code in _ADVICE:
-            detail = f"{detail.partition(';')[0]}; {_ADVICE[item.code]}"
+            detail = f"{detail.rpartition('; ')[0] or detail}; {_ADVICE[item.code]}"
         return self.source.error_within(item.code, detail, *where)
 
 

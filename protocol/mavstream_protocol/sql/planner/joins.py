@@ -123,8 +123,7 @@ class JoinPlanner:
             taken[name] = column
         node = self.finish(draft, {name: quoted(column.reference) for name, column in taken.items()}, {})
         columns = [replace(column, reference=name) for name, column in taken.items()]
-        if draft.window is not None:
-            columns += all_columns(WINDOW_COLUMNS)
+        columns += [column for column in draft.visible if column.bound]
         return self.result(draft, node, tuple(columns), {name: c.reference for name, c in taken.items()})
 
     def result(

@@ -72,6 +72,8 @@ def spans_of(outputs: Iterable[Output]) -> dict[str, Span]:
 def _of_star(star: Star, names: Names, source: SqlSource) -> list[Output]:
     span = (star.start, star.end)
     columns = [column for column in names.columns if not column.merged]
+    if star.qualifier is None:
+        columns = [column for column in columns if not (column.bound and column.qualifier)]
     if star.qualifier is not None:
         wanted = star.qualifier.value.lower()
         columns = [column for column in columns if column.qualifier.lower() == wanted]

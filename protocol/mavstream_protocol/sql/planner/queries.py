@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from mavstream_protocol.errors import InvalidSql
 from mavstream_protocol.plans.plan import Plan
 from mavstream_protocol.plans.windows import TimeWindow
@@ -13,7 +15,7 @@ from mavstream_protocol.sql.planner.selects import SelectPlanner, in_order
 from mavstream_protocol.sql.planner.sources import NamedQueries, SourcePlanner
 from mavstream_protocol.sql.query_parser import QueryParser
 from mavstream_protocol.sql.source import SqlSource
-from mavstream_protocol.sql.tree import Query, Select, SetOperation
+from mavstream_protocol.sql.tree import Query, QueryHints, Select, SetOperation
 from mavstream_protocol.sql.windows import with_hints
 
 
@@ -76,6 +78,7 @@ class _QueryPlanner:
                     "a stored table or a split cannot be part of UNION ALL; join the table, or name an output"
                 )
                 raise self._source.error("table_not_joined", detail, query.start, query.end)
+        self._check_hints(operation)
         first = inputs[0]
         if not operation.by_name:
             inputs = [
@@ -94,6 +97,23 @@ class _QueryPlanner:
         times = frozenset.intersection(*(relation.times for relation in inputs))
         made_by_window = all(relation.made_by_window for relation in inputs)
         return Relation(node, all_columns(first.names), times, made_by_window=made_by_window)
+
+    def _check_hints(self, operation: SetOperation) -> None:
+        """Refuse hints that a set operation does not have."""
+        hints = operation.hints
+        plain = QueryHints(statistics=hints.statistics, start=hints.start, end=hints.end)
+        union = operation.kind == "union"
+        allowed = replace(
+            plain,
+            ordered=hints.ordered and union,
+            partial=hints.partial and not union,
+            begin=None if union else hints.begin,
+            until=None if union else hints.until,
+        )
+        if hints != allowed or set(hints.statistics) - {operation.kind}:
+            names = "ORDER(time) and HINT(union, ...)" if union else "windows and HINT(except, ...)"
+            detail = f"{operation.kind.upper()} takes hints of {names} alone; leave others out"
+            raise self._source.error("invalid_hint", detail, hints.start, hints.end)
 
     def _like(self, first: Relation, other: Relation, query: Query) -> Relation:
         """Return a relation with the column names of the first one, in order, as SQL matches them."""
@@ -124,6 +144,7 @@ class _QueryPlanner:
                 raise self._no_windows(query)
             sides.append(self._select(query.body, "side").windowed_rows())
         left, right = sides
+        self._check_hints(operation)
         span = (operation.start, operation.end)
         if left.window != right.window or not _tumbling(left.window):
             raise self._source.error(

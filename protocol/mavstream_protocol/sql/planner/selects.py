@@ -20,7 +20,7 @@ from mavstream_protocol.sql.planner.outputs import (
 )
 from mavstream_protocol.sql.planner.relations import Column, Names, Relation, all_columns
 from mavstream_protocol.sql.planner.sources import SourcePlanner
-from mavstream_protocol.sql.tree import Select
+from mavstream_protocol.sql.tree import Select, WindowCall
 from mavstream_protocol.sql.windows import WINDOW_COLUMNS, with_hints
 
 
@@ -141,7 +141,8 @@ class SelectPlanner:
         names = Names(self._source, relation.columns)
         outputs = outputs_of(select.items, names, self._source)
         check_distinct_names(outputs, self._source)
-        projected = self._projected(relation, outputs, names, self._name)
+        name = "columns" if select.hints.split else self._name
+        projected = self._projected(relation, outputs, names, name)
         return self._split(projected) if select.hints.split else projected
 
     def _projected(self, relation: Relation, outputs: list[Output], names: Names, name: str) -> Relation:
@@ -243,14 +244,21 @@ class SelectPlanner:
         return not (left & right) - shared and all(c.reference[2:] == c.name for c in draft.columns)
 
     def _check_hints(self) -> None:
+        """Refuse hints about what the query does not have; raises InvalidSql."""
         select, hints = self._select, self._select.hints
         grouped = is_grouped(select)
-        misplaced = [
-            (hints.scaled and not grouped, "SCALED is for queries with aggregates"),
-            (hints.ordered and not select.joins, "ORDER(time) is for joins, or stands behind UNION ALL"),
-            (bool(hints.split) and (grouped or select.distinct), "SPLIT is for queries without aggregates"),
-        ]
-        for wrong, detail in misplaced:
+        items = (select.source, *(join.right for join in select.joins))
+        has_window = any(item.window for item in items) or any(isinstance(k, WindowCall) for k in select.keys)
+        of_window = hints.partial or hints.begin is not None or hints.until is not None
+        absent = [op for op in hints.statistics if op not in _operators_of(select)]
+        misplaced = {
+            "SCALED is for queries with aggregates": hints.scaled and not grouped,
+            "ORDER(time) is for joins, or stands behind UNION ALL": hints.ordered and not select.joins,
+            "SPLIT is for queries without aggregates": bool(hints.split) and (grouped or select.distinct),
+            "PARTIAL, BEGIN and UNTIL are for windows": of_window and not has_window,
+            f"this query has no {' and no '.join(absent)}": bool(absent),
+        }
+        for detail, wrong in misplaced.items():
             if wrong:
                 raise self._source.error(
                     "invalid_hint", f"{detail}; leave it out here", hints.start, hints.end
@@ -300,3 +308,16 @@ def _reads_bounds(output: Output, names: Names) -> bool:
             return True
         waiting += tree.operands
     return False
+
+
+def _operators_of(select: Select) -> set[str]:
+    """Return the operators that a SELECT makes, for which it can have statistics."""
+    joins = {"except" if join.kind == "anti" else "join" for join in select.joins}
+    made = {
+        "select": select.where is not None,
+        "project": not only_star(select.items),
+        "aggregate": is_grouped(select),
+        "distinct": select.distinct,
+        "split": bool(select.hints.split),
+    }
+    return {"source", *joins, *(operator for operator, there in made.items() if there)}
