@@ -72,7 +72,7 @@ class PlanBuilder:
             where = _place("/".join(map(str, details["loc"][1:])), spans or {}, span)
             message = details["msg"].removeprefix("Value error, ")
             raise self.source.error("invalid_value", message, *where) from None
-        self._infer(name, node, span, spans or {})
+        self._infer(name, node, hints, span, spans or {})
         self._nodes[name] = node
         return name
 
@@ -92,13 +92,15 @@ class PlanBuilder:
             found = name[: _LONGEST_NAME - len(suffix)] + suffix
         return found
 
-    def _infer(self, name: str, node: Node, span: Span, spans: Mapping[str, Span]) -> None:
+    def _infer(
+        self, name: str, node: Node, hints: Hints | None, span: Span, spans: Mapping[str, Span]
+    ) -> None:
         scope = self._scope
         scope.enter(name, tuple(map(InputRef.parse, node.reads().values())))
         try:
             typed = infer_node(node, scope)
             if typed is not None and not scope.failed:
-                scope.add(replace(typed, hints=getattr(node, "hints", None)))
+                scope.add(replace(typed, hints=hints))
                 return
         except InvalidPlan as error:
             raise self._located(error, name, span, spans) from None

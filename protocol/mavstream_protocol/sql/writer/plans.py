@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from textwrap import indent
 from typing import Any, TypeVar
@@ -39,6 +39,8 @@ from mavstream_protocol.sql.writer.texts import (
 )
 
 Kind = TypeVar("Kind", bound=PlanNode)
+Hints = tuple[str, ...]
+"""Hints as they are written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +73,10 @@ def plan_to_sql(plan: Plan, catalog: Catalog) -> str:
 
     Raises InvalidPlan if the plan does not fit the streams and tables.
     """
-    return _PlanWriter(plan, catalog).text()
+    return PlanWriter(plan, catalog).text()
 
 
-class _PlanWriter:
+class PlanWriter:
     """Writes the nodes of one plan."""
 
     def __init__(self, plan: Plan, catalog: Catalog) -> None:
@@ -86,18 +88,6 @@ class _PlanWriter:
         )
         self._names = self._query_names()
         self._named: set[str] = set()
-        self._writers: dict[type[PlanNode], Callable[[Any], str]] = {
-            SourceNode: lambda node: self._leaf("source", node.stream, node),
-            TableNode: lambda node: self._leaf("table", node.table, node),
-            SelectNode: self._select,
-            ProjectNode: self._project,
-            SplitNode: self._split,
-            UnionNode: self._union,
-            ExceptNode: self._except,
-            DistinctNode: self._distinct,
-            AggregateNode: lambda node: self._aggregate(node).text(),
-            JoinNode: self._join,
-        }
 
     def text(self) -> str:
         """Return the whole query."""
@@ -125,26 +115,29 @@ class _PlanWriter:
 
     def _body(self, name: str) -> str:
         node = self._plan.nodes[name]
-        return self._writers[type(node)](node)
+        return WRITERS[type(node)](
+            self, node, tuple(statistics_hints(node.op, self._typed.nodes[name].hints))
+        )
 
     def _source(self, reference: str) -> str:
         """Return what FROM names for an input: a stream or table itself, or a query of WITH."""
-        node, output = InputRef.parse(reference)
-        read = self._plan.nodes[node]
-        if self._reads[node] == 1 and getattr(read, "hints", None) is None:
-            if isinstance(read, SourceNode):
-                return name_text(read.stream)
-            if isinstance(read, TableNode):
-                return name_text(read.table)
-        self._named.add(node)
-        name = name_text(self._names[node])
-        return f"{name}.{name_text(output)}" if output else name
+        name, output = InputRef.parse(reference)
+        leaf = _LEAVES.get(type(self._plan.nodes[name]))
+        if leaf is not None and self._read_once(name):
+            return leaf(self._plan.nodes[name])
+        self._named.add(name)
+        written = name_text(self._names[name])
+        return f"{written}.{name_text(output)}" if output else written
+
+    def _read_once(self, name: str) -> bool:
+        """Whether a node can be written in its reader: nothing else reads it, and it has no hints."""
+        return self._reads[name] == 1 and self._typed.nodes[name].hints is None
 
     def _merged(self, reference: str, kind: type[Kind]) -> Kind | None:
-        """Return the node of an input if it can be written in the query that reads it."""
-        node = self._plan.nodes[InputRef.parse(reference).node]
-        alone = self._reads[InputRef.parse(reference).node] == 1 and getattr(node, "hints", None) is None
-        return node if isinstance(node, kind) and alone else None
+        """Return the node of an input if it is of a kind and can be written in the query that reads it."""
+        name = InputRef.parse(reference).node
+        node: PlanNode = self._plan.nodes[name]
+        return node if type(node) is kind and self._read_once(name) else None
 
     def _filtered(self, reference: str) -> tuple[str, str | None]:
         """Return an input below the condition that is merged with its reader, and that condition."""
@@ -154,48 +147,46 @@ class _PlanWriter:
         return select.input, expression_text(select.where)
 
     def _windowed(self, reference: str, window: TimeWindow | RowWindow) -> str:
-        return window_text(self._source(reference), self._time(reference), window)
+        return window_text(self._source(reference), self.time(reference), window)
 
-    def _time(self, reference: str) -> str | None:
+    def time(self, reference: str) -> str | None:
         """Return the column with the time of the rows, where it is still that of the stream."""
         node = self._plan.nodes[InputRef.parse(reference).node]
-        match node:
-            case SourceNode():
-                return self._catalog.streams[node.stream].event_time
-            case SelectNode() | SplitNode():
-                return self._time(node.input)
-            case ProjectNode():
-                below = self._time(node.input)
-                return next((name for name, text in node.compute.items() if text == below), None)
-        return None
+        find = _TIMES.get(type(node))
+        return None if find is None else find(self, node)
 
-    def _leaf(self, operator: str, name: str, node: SourceNode | TableNode) -> str:
-        hints = statistics_hints(operator, getattr(node, "hints", None))
-        return _Block(name_text(name), hints=tuple(hints)).text()
+    def event_time(self, stream: str) -> str | None:
+        """Return the column with the time of a stream's rows."""
+        return self._catalog.streams[stream].event_time
 
-    def _select(self, node: SelectNode) -> str:
+    def leaf(self, node: SourceNode | TableNode, hints: Hints) -> str:
+        """Write a query of all rows of a stream or table."""
+        return _Block(_LEAVES[type(node)](node), hints=hints).text()
+
+    def select(self, node: SelectNode, hints: Hints) -> str:
+        """Write WHERE, or HAVING above an aggregate."""
         where = expression_text(node.where)
         aggregate = self._merged(node.input, AggregateNode)
-        if aggregate is not None and node.hints is None:
-            return replace(self._aggregate(aggregate), having=where).text()
-        hints = statistics_hints("select", node.hints)
-        return _Block(self._source(node.input), where=where, hints=tuple(hints)).text()
+        if aggregate is not None and not hints:
+            return replace(self._grouped(aggregate, ()), having=where).text()
+        return _Block(self._source(node.input), where=where, hints=hints).text()
 
-    def _project(self, node: ProjectNode) -> str:
+    def project(self, node: ProjectNode, hints: Hints) -> str:
+        """Write a list of columns."""
         below, where = self._filtered(node.input)
         items = tuple(item_text(name, text) for name, text in node.compute.items())
-        hints = statistics_hints("project", node.hints)
-        return _Block(self._source(below), items, where=where, hints=tuple(hints)).text()
+        return _Block(self._source(below), items, where=where, hints=hints).text()
 
-    def _split(self, node: SplitNode) -> str:
+    def split(self, node: SplitNode, hints: Hints) -> str:
+        """Write all columns with the conditions of the outputs as a hint."""
         below, where = self._filtered(node.input)
-        hints = [split_hint(node.outputs), *statistics_hints("split", node.hints)]
-        return _Block(self._source(below), where=where, hints=tuple(hints)).text()
+        return _Block(self._source(below), where=where, hints=(split_hint(node.outputs), *hints)).text()
 
-    def _union(self, node: UnionNode) -> str:
+    def union(self, node: UnionNode, hints: Hints) -> str:
+        """Write UNION ALL, by name if the inputs have their columns in different orders."""
         inputs = [self._operand(reference) for reference in node.inputs]
         orders = {self._typed.nodes[InputRef.parse(ref).node].schema.names for ref in node.inputs}
-        hints = ["ORDER(time)"] * (node.order is not None) + statistics_hints("union", node.hints)
+        hints = ("ORDER(time)",) * (node.order is not None) + hints
         union = "UNION ALL" if len(orders) == 1 else "UNION ALL BY NAME"
         first, *others = inputs
         hint = f" /*+ {', '.join(hints)} */" if hints else ""
@@ -208,15 +199,17 @@ class _PlanWriter:
         if output is not None or self._reads[node] > 1:
             return f"SELECT *\nFROM {self._source(reference)}"
         body = self._body(node)
-        return f"(\n{indent(body, '  ')}\n)" if isinstance(self._plan.nodes[node], UnionNode) else body
+        return f"(\n{indent(body, '  ')}\n)" if self._plan.nodes[node].op == "union" else body
 
-    def _except(self, node: ExceptNode) -> str:
+    def except_(self, node: ExceptNode, hints: Hints) -> str:
+        """Write an anti join of whole rows."""
         left, right = (self._windowed(ref, node.window) for ref in (node.left, node.right))
-        hints = [*window_hints(node.window), *statistics_hints("except", node.hints)]
+        hints = (*window_hints(node.window), *hints)
         source = f"{left} l\nLEFT ANTI JOIN {right} r ON l IS NOT DISTINCT FROM r"
-        return _Block(source, hints=tuple(hints)).text()
+        return _Block(source, hints=hints).text()
 
-    def _distinct(self, node: DistinctNode) -> str:
+    def distinct(self, node: DistinctNode, hints: Hints) -> str:
+        """Write SELECT DISTINCT over a window."""
         below = node.input
         items: tuple[str, ...] = ("*",)
         project = self._merged(node.input, ProjectNode)
@@ -224,41 +217,44 @@ class _PlanWriter:
             below = project.input
             items = (*(item_text(name, text) for name, text in project.compute.items()), *WINDOW_COLUMNS)
         below, where = self._filtered(below)
-        hints = [*window_hints(node.window), *statistics_hints("distinct", node.hints)]
+        hints = (*window_hints(node.window), *hints)
         source = self._windowed(below, node.window)
-        return _Block(source, items, True, where, hints=tuple(hints)).text()
+        return _Block(source, items, True, where, hints=hints).text()
 
     def _has_bounds(self, reference: str) -> bool:
         names = self._typed.nodes[InputRef.parse(reference).node].schema.names
         return not set(names).isdisjoint(WINDOW_COLUMNS)
 
-    def _aggregate(self, node: AggregateNode) -> _Block:
+    def aggregate(self, node: AggregateNode, hints: Hints) -> str:
+        """Write GROUP BY over a window."""
+        return self._grouped(node, hints).text()
+
+    def _grouped(self, node: AggregateNode, hints: Hints) -> _Block:
         below, where = self._filtered(node.input)
         by = tuple(name_text(name) for name in node.by)
         computed = tuple(item_text(name, text) for name, text in node.compute.items())
-        hints = [*window_hints(node.window), *["SCALED"] * node.scaled]
-        hints += statistics_hints("aggregate", node.hints)
         return _Block(
             self._windowed(below, node.window),
             (*by, *computed, *WINDOW_COLUMNS),
             where=where,
             keys=(*by, *WINDOW_COLUMNS),
-            hints=tuple(hints),
+            hints=(*window_hints(node.window), *("SCALED",) * node.scaled, *hints),
         )
 
-    def _join(self, node: JoinNode) -> str:
+    def join(self, node: JoinNode, hints: Hints) -> str:
+        """Write a join with its keys, its distance in time or its window, and its conditions."""
         left, right = (self._source(ref) for ref in (node.left, node.right))
         conditions = [f"l.{name_text(one)} = r.{name_text(other)}" for one, other in node.on]
         if node.within is not None:
-            ours, theirs = (self._time(ref) or ROW_TIME for ref in (node.left, node.right))
+            ours, theirs = (self.time(ref) or ROW_TIME for ref in (node.left, node.right))
             low, high = format_interval(node.within.before), format_interval(node.within.after)
             time = f"l.{name_text(ours)}"
             conditions.append(f"r.{name_text(theirs)} BETWEEN {time} - {low} AND {time} + {high}")
-        hints = ["ORDER(time)"] * (node.order is not None)
+        own = ["ORDER(time)"] * (node.order is not None)
         if node.window is not None:
             left, right = (self._windowed(ref, node.window) for ref in (node.left, node.right))
             conditions = [*(f"l.{name} = r.{name}" for name in WINDOW_COLUMNS), *conditions]
-            hints += window_hints(node.window)
+            own += window_hints(node.window)
         where = None if node.where is None else expression_text(node.where)
         if where is not None and node.how == "left":
             conditions.append(f"(({where}))")  # in two pairs of parentheses it is no key
@@ -269,5 +265,34 @@ class _PlanWriter:
             items += WINDOW_COLUMNS if node.window is not None else ()
         join = "LEFT JOIN" if node.how == "left" else "JOIN"
         source = f"{left} l\n{join} {right} r ON {' AND '.join(conditions)}"
-        hints += statistics_hints("join", node.hints)
-        return _Block(source, tuple(items), where=where, hints=tuple(hints)).text()
+        return _Block(source, tuple(items), where=where, hints=(*own, *hints)).text()
+
+
+def _renamed_time(writer: PlanWriter, node: ProjectNode) -> str | None:
+    below = writer.time(node.input)
+    return next((name for name, text in node.compute.items() if text == below), None)
+
+
+WRITERS: Mapping[type[PlanNode], Callable[[PlanWriter, Any, Hints], str]] = {
+    SourceNode: PlanWriter.leaf,
+    TableNode: PlanWriter.leaf,
+    SelectNode: PlanWriter.select,
+    ProjectNode: PlanWriter.project,
+    SplitNode: PlanWriter.split,
+    UnionNode: PlanWriter.union,
+    ExceptNode: PlanWriter.except_,
+    DistinctNode: PlanWriter.distinct,
+    AggregateNode: PlanWriter.aggregate,
+    JoinNode: PlanWriter.join,
+}
+"""How the query of each node is written."""
+_LEAVES: Mapping[type[PlanNode], Callable[[Any], str]] = {
+    SourceNode: lambda node: name_text(node.stream),
+    TableNode: lambda node: name_text(node.table),
+}
+_TIMES: Mapping[type[PlanNode], Callable[[PlanWriter, Any], str | None]] = {
+    SourceNode: lambda writer, node: writer.event_time(node.stream),
+    SelectNode: lambda writer, node: writer.time(node.input),
+    SplitNode: lambda writer, node: writer.time(node.input),
+    ProjectNode: _renamed_time,
+}
