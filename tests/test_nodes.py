@@ -16,6 +16,7 @@ from mavstream_protocol import typed_plan
 from mavstream_protocol.plans import inference, plan
 from mavstream_protocol.plans.plan import NODES, OPERATORS, PlanNode
 from mavstream_protocol.plans.windows import TimeWindow
+from mavstream_protocol.sql.writer.plans import WRITERS
 from mavstream_protocol.typed_plan import TypedNode, TypedSource
 from mavstream_server.operators.windows.index import WindowIndex
 from mavstream_server.planning.instantiator import MAKERS
@@ -165,6 +166,11 @@ def _builds(node: ast.AST) -> bool:
         case ast.Call(func=ast.Attribute(attr="_then") | ast.Name(id="_node_of"), args=[ast.Constant(), *_]):
             return True
     return False
+
+
+@pytest.mark.parametrize("kind", NODES, ids=lambda kind: kind.__name__)
+def test_every_operator_can_be_written_as_sql(kind: type[PlanNode]) -> None:
+    assert kind in WRITERS
 
 
 @pytest.mark.parametrize("operator", OPERATORS)

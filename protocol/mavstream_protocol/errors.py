@@ -5,6 +5,7 @@ MavstreamError
     InvalidObject       an object sent by a client has one or more errors
         InvalidPlan     ... a plan
         InvalidTuples   ... a frame of tuples
+        InvalidSql      ... an SQL statement, with line and column
 """
 
 from __future__ import annotations
@@ -49,10 +50,12 @@ class MavstreamError(Exception):
 class ExpressionError(MavstreamError):
     """An expression that cannot be parsed or typed."""
 
-    def __init__(self, code: str, detail: str) -> None:
+    def __init__(self, code: str, detail: str, at: int | None = None) -> None:
         super().__init__(detail)
         self.code = code
         self.detail = detail
+        self.at = at
+        """Where in the text the error is, if known: the number of characters before it."""
 
 
 class InvalidObject(MavstreamError):
@@ -65,7 +68,7 @@ class InvalidObject(MavstreamError):
         self.items = tuple(items)
         super().__init__("; ".join(f"{item.pointer}: {item.detail}" for item in self.items))
 
-    def __reduce__(self) -> tuple[type[InvalidObject], tuple[tuple[ProblemItem, ...]]]:
+    def __reduce__(self) -> tuple[type[InvalidObject], tuple[object, ...]]:
         return type(self), (self.items,)  # it may come from another process
 
     def problem(self, status: int = 422) -> Problem:
@@ -78,6 +81,26 @@ class InvalidPlan(InvalidObject):
 
     code = "invalid_plan"
     title = "The plan is not valid"
+
+
+class InvalidSql(InvalidObject):
+    """An SQL statement that cannot be read or planned; lines and columns count from 1."""
+
+    code = "invalid_sql"
+    title = "The SQL statement is not valid"
+
+    def __init__(self, reason: str, detail: str, line: int, column: int, found: str) -> None:
+        super().__init__([ProblemItem(pointer=f"sql:{line}:{column}", code=reason, detail=detail)])
+        self.reason = reason
+        """Stable, for programs: `syntax_error`, `unknown_field`, ..."""
+        self.detail = detail
+        self.line = line
+        self.column = column
+        self.found = found
+        """The text that the error is about."""
+
+    def __reduce__(self) -> tuple[type[InvalidSql], tuple[object, ...]]:
+        return type(self), (self.reason, self.detail, self.line, self.column, self.found)
 
 
 class InvalidTuples(InvalidObject):

@@ -326,6 +326,31 @@ def test_parts_of_timestamps() -> None:
     assert value("u >= '2024-01-01'", u=times) == [True, False, None]
 
 
+def test_calendar_and_truncation() -> None:
+    times = [1709208000500000, -1, None]  # 2024-02-29 12:00:00.5 and the last microsecond of 1969
+    assert value("EXTRACT(year FROM u)", u=times) == [2024, 1969, None]
+    assert value("extract('month' FROM u)", u=times) == [2, 12, None]
+    assert value("day(u)", u=times) == [29, 31, None]
+    assert value("EXTRACT(dow FROM u)", u=times) == [4, 3, None]
+    assert value("date_trunc('second', u)", u=times) == [1709208000000000, -1_000_000, None]
+    assert value("date_trunc('week', u) = '2024-02-26'", u=times) == [True, False, None]
+    assert value("date_trunc('QUARTER', u)", u=times) == [1704067200000000, -92 * 86_400_000_000, None]
+
+
+def test_intervals_move_timestamps() -> None:
+    times = [0, -5, None]
+    assert value("u + INTERVAL '1' SECOND", u=times) == [1_000_000, 999_995, None]
+    assert value("u - INTERVAL '1.5 ms'", u=times) == [-1500, -1505, None]
+    assert value("INTERVAL 2 HOURS + u", u=times) == [7_200_000_000, 7_199_999_995, None]
+    assert value("u > u - INTERVAL '1' MICROSECOND", u=times) == [True, True, None]
+
+
+def test_ilike_ignores_case() -> None:
+    texts = ["Kitchen", "HALL", None]
+    assert value("s ILIKE 'k%N'", s=texts) == [True, False, None]
+    assert value("s NOT ILIKE 'h!_ll' ESCAPE '!'", s=texts) == [True, True, None]
+
+
 def test_predicates_give_row_numbers() -> None:
     columns = {"x": Column.from_list(FLOAT, [1.0, None, 40.0, -1.0])}
     errors = RowErrors()

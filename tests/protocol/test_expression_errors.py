@@ -134,8 +134,10 @@ def test_wording(text: str, code: str, detail: str) -> None:
         "CAST(n AS varchar(3))",
         "(1, 2)",
         "s COLLATE nocase",
-        "s ILIKE 'a'",
-        "extract(hour FROM seen)",
+        "s ILIKE 'a' ESCAPE 'x'",
+        "extract(fortnight FROM seen)",
+        "INTERVAL '1' SECOND",
+        "n + 1 = INTERVAL '1' SECOND",
         "s LIKE 'a' ESCAPE 'ab'",
     ],
 )

@@ -53,6 +53,10 @@ class Binder:
             "true": lambda tree: Literal(True, FieldType.BOOL),
             "false": lambda tree: Literal(False, FieldType.BOOL),
             "like": self._like,
+            "ilike": self._ilike,
+            "+": self._sum,
+            "-": self._sum,
+            "interval": self._misplaced_interval,
             "cast": self._cast,
             "try_cast": self._cast,
             "call": self._call,
@@ -113,6 +117,29 @@ class Binder:
             if escape.kind != "text" or len(escape.value) != 1:
                 raise self._unsupported_error(tree, "ESCAPE takes one character in quotes")
         return OPERATORS["like"].call(self._operands(tree), self.part(tree))
+
+    def _ilike(self, tree: Tree) -> Expression:
+        """Bind ILIKE as LIKE of lower-case texts."""
+        text, pattern, *escape = tree.operands
+        if escape and escape[0].value.lower() != escape[0].value.upper():
+            raise self._unsupported_error(tree, "the ESCAPE of ILIKE cannot be a letter")
+        lower = (Tree("call", "lower", (each,), *each[3:]) for each in (text, pattern))
+        return self._like(tree._replace(kind="like", operands=(*lower, *escape)))
+
+    def _sum(self, tree: Tree) -> Expression:
+        """Bind + and -, where an interval moves a timestamp."""
+        left, right = tree.operands
+        if tree.kind == "+" and left.kind == "interval":
+            left, right = right, left
+        if right.kind != "interval":
+            return OPERATORS[tree.kind].call(self._operands(tree), self.part(tree))
+        microseconds = int(right.value) if tree.kind == "+" else -int(right.value)
+        return OPERATORS["shift"].call((self._bind(left), Literal(microseconds, INT)), self.part(tree))
+
+    def _misplaced_interval(self, tree: Tree) -> Expression:
+        raise self._unsupported_error(
+            tree, "add an interval to a timestamp or subtract it, as in `at - INTERVAL '1' SECOND`"
+        )
 
     def _cast(self, tree: Tree) -> Expression:
         target, failsafe, (operand,) = TYPE_NAMES[tree.value.lower()], tree.kind == "try_cast", tree.operands

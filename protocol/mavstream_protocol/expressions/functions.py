@@ -2,7 +2,7 @@
 
 Canonical names are the SQL spelling of operators and the lower-case name of functions. `case` takes
 condition, value, ..., default; `switch` takes operand, value, result, ..., default; `like` takes text,
-pattern and optionally the escape character.
+pattern and optionally the escape character; `date_trunc` takes the timestamp first.
 """
 
 from __future__ import annotations
@@ -152,6 +152,14 @@ def _nullif(arguments: Arguments, part: object) -> tuple[Arguments, FieldType]:
     return (coerce(left, target, part), coerce(right, target, part)), target
 
 
+def _date_trunc(arguments: Arguments, part: object) -> tuple[Arguments, FieldType]:
+    unit, time = arguments
+    if not isinstance(unit, Literal) or str(unit.value).lower() not in TRUNCATED_TO:
+        known = ", ".join(TRUNCATED_TO)
+        raise mismatch(part, "a unit in quotes", "another value", f"write one of {known}")
+    return (coerce(time, TIMESTAMP, part), Literal(str(unit.value).lower(), STRING)), TIMESTAMP
+
+
 def _case(arguments: Arguments, part: object) -> tuple[Arguments, FieldType]:
     conditions = [coerce(condition, BOOL, part) for condition in arguments[:-1:2]]
     values = unify((*arguments[1::2], arguments[-1]), part)
@@ -178,6 +186,20 @@ def _table(functions: Iterable[Function]) -> dict[str, Function]:
     return table
 
 
+TRUNCATED_TO = (
+    "microsecond",
+    "millisecond",
+    "second",
+    "minute",
+    "hour",
+    "day",
+    "week",
+    "month",
+    "quarter",
+    "year",
+)
+"""The units of date_trunc."""
+
 _ANY, _FAILS, _ALL, _NEVER, _MAYBE = Nulls.ANY, Nulls.FAILS, Nulls.ALL, Nulls.NEVER, Nulls.MAYBE
 
 OPERATORS = _table(
@@ -192,14 +214,18 @@ OPERATORS = _table(
         Function("||", 2, 2, _texts, _ANY),
         Function("between", 3, 3, _unified(BOOL), _ANY),
         Function("in", 2, None, _unified(BOOL), _ANY),
-        *[Function(name, 2, 3, _fixed(BOOL, STRING), _ANY) for name in ("like",)],
+        Function("like", 2, 3, _fixed(BOOL, STRING), _ANY),
+        Function("shift", 2, 2, _fixed(TIMESTAMP, TIMESTAMP, INT), _FAILS),
         Function("is_null", 1, 1, lambda arguments, _: (arguments, BOOL), _NEVER),
         *[Function(name, 1, 1, _fixed(BOOL, BOOL), _NEVER) for name in ("is_true", "is_false")],
         Function("case", 3, None, _case, Nulls.VALUES),
         Function("switch", 4, None, _switch, Nulls.VALUES),
     ]
 )
-"""Operators, which have their own syntax; CAST and TRY_CAST (`cast`, `try_cast`) are in `coercion`."""
+"""Operators, which have their own syntax; `shift` adds the microseconds of an INTERVAL to a timestamp.
+
+CAST and TRY_CAST (`cast`, `try_cast`) are in `coercion`.
+"""
 
 FUNCTIONS = _table(
     [
@@ -218,12 +244,19 @@ FUNCTIONS = _table(
         *[Function(name, 2, 2, _fixed(BOOL, STRING), _ANY) for name in ("contains", "starts_with")],
         *[
             Function(name, 1, 1, _fixed(INT, TIMESTAMP), _ANY)
-            for name in ("hour", "minute", "second", "dayofweek")
+            for name in ("year", "month", "day", "hour", "minute", "second", "dayofweek")
         ],
+        Function("date_trunc", 2, 2, _date_trunc, _ANY),
         Function("epoch", 1, 1, _fixed(FLOAT, TIMESTAMP), _ANY),
     ]
 )
 """Functions that are called by name."""
+
+TIME_PARTS = {
+    **{name: name for name in ("year", "month", "day", "hour", "minute", "second", "dayofweek", "epoch")},
+    "dow": "dayofweek",
+}
+"""The function of each part that EXTRACT knows."""
 
 ALIASES = {"substring": "substr", "pow": "power", "ceiling": "ceil", "ifnull": "coalesce", "len": "length"}
 

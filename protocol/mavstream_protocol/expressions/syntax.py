@@ -1,7 +1,7 @@
 """Syntax of expressions: text to a tree, within limits of length and depth, in linear time.
 
-Operators by precedence, from the lowest: OR; AND; `=`, `<>` and IS; the other comparisons; BETWEEN, IN and
-LIKE; `||`; `+` and `-`; `*`, `/`, `//` and `%`; signs and NOT (which takes a comparison); `::`.
+Operators by precedence, from the lowest: OR; AND; `=`, `<>` and IS; the other comparisons; BETWEEN, IN,
+LIKE and ILIKE; `||`; `+` and `-`; `*`, `/`, `//` and `%`; signs and NOT (which takes a comparison); `::`.
 """
 
 from __future__ import annotations
@@ -9,9 +9,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from mavstream_protocol.errors import ExpressionError
+from mavstream_protocol.expressions.functions import TIME_PARTS
+from mavstream_protocol.expressions.intervals import UNITS, parse_interval
 from mavstream_protocol.expressions.tokens import (
     CALL,
     END,
+    EXTRACT,
+    INTERVAL,
     LEFT_OUT,
     NAME,
     NUMBER,
@@ -31,7 +35,7 @@ _LEVELS = {
     "and": _AND,
     **dict.fromkeys(("=", "<>", "is"), _EQUALITY),
     **dict.fromkeys(("<", "<=", ">", ">="), _COMPARISON),
-    **dict.fromkeys(("between", "in", "like", "not"), _RANGE),
+    **dict.fromkeys(("between", "in", "like", "ilike", "not"), _RANGE),
     "||": _CONCAT,
     **dict.fromkeys(("+", "-"), _SUM),
     **dict.fromkeys(("*", "/", "//", "%"), _PRODUCT),
@@ -43,12 +47,12 @@ class Tree(NamedTuple):
     """A part of an expression.
 
     The kind is `column`, `number`, `text`, `null`, `true`, `false`, `call`, `cast`, `try_cast`, `case`,
-    `switch`, `star`, `distinct`, or the canonical name of an operator.
+    `switch`, `star`, `distinct`, `interval`, or the canonical name of an operator.
     """
 
     kind: str
     value: str
-    """The name of a column, function or type, or a constant."""
+    """The name of a column, function or type, or a constant; of an interval its microseconds."""
     operands: tuple[Tree, ...]
     depth: int
     parts: int
@@ -115,21 +119,22 @@ class _Parser:
 
     def _operation(self, least: int) -> Tree:
         """Read operands and the operators between them that bind at least that tightly."""
+        start = self._tokens[self._at].start
         left = self._operand()
         while (level := _LEVELS.get(kind := self._kinds[self._at], 0)) >= least:
             if level == _RANGE or kind == "is":
-                left = self._range(left)
+                left = self._range(left, start)
                 continue
             operands = [left]
             while self._accept(kind):
                 operands.append(self._operation(level + 1))
                 if level > _AND:  # only AND and OR take more than two
                     break
-            left = self._tree(kind, tuple(operands), left.start)
+            left = self._tree(kind, tuple(operands), start)
         return left
 
     def _operand(self) -> Tree:
-        kind = self._kinds[self._at]
+        kind, start = self._kinds[self._at], self._tokens[self._at].start
         if kind == NAME:
             tree = self._column()
         elif kind in ("+", "-", "not"):
@@ -137,7 +142,7 @@ class _Parser:
         else:
             tree = self._primary(kind)
         while self._accept("::"):
-            tree = self._tree("cast", (tree,), tree.start, self._expect(TYPE).value)
+            tree = self._tree("cast", (tree,), start, self._expect(TYPE).value)
         return tree
 
     def _prefixed(self, kind: str) -> Tree:
@@ -174,6 +179,10 @@ class _Parser:
             return self._cast(kind)
         if kind == "case":
             return self._case()
+        if kind == INTERVAL:
+            return self._interval()
+        if kind == EXTRACT:
+            return self._extract()
         if kind == "(":
             return self._parenthesized()
         if kind == TYPE:  # TIMESTAMP '2026-01-31 12:00:00'
@@ -244,37 +253,72 @@ class _Parser:
         self._nested -= 1
         return self._tree("case" if searched else "switch", tuple(parts), start)
 
-    def _range(self, left: Tree) -> Tree:
-        """Read what follows the left operand of BETWEEN, IN, LIKE or IS, with or without NOT."""
+    def _interval(self) -> Tree:
+        """Read INTERVAL '1' SECOND, INTERVAL 1 SECOND or INTERVAL '1 second'."""
+        start = self._take().start
+        amount = self._take()
+        unit = self._tokens[self._at]
+        named = unit.kind == NAME and unit.value.lower().removesuffix("s") in (*UNITS, "month", "year")
+        self._at += named
+        try:
+            microseconds = parse_interval(amount.value, unit.value if named else "")
+        except ValueError as error:
+            raise ExpressionError("invalid_literal", str(error), start) from None
+        return self._tree("interval", (), start, str(microseconds))
+
+    def _extract(self) -> Tree:
+        """Read EXTRACT(hour FROM x), another way to write hour(x)."""
+        start = self._take().start
+        self._expect("(")
+        self._enter()
+        part = self._expect(TEXT if self._kinds[self._at] == TEXT else NAME)
+        function = TIME_PARTS.get(part.value.lower())
+        if function is None:
+            raise ExpressionError(
+                "unsupported_syntax",
+                f"EXTRACT has no part `{part.value}`; known are {', '.join(TIME_PARTS)}",
+                part.start,
+            )
+        if self._tokens[self._at].value.lower() != "from":
+            raise self._misplaced()
+        self._at += 1
+        operand = self._operation(_OR)
+        self._expect(")")
+        self._nested -= 1
+        return self._tree("call", (operand,), start, function)
+
+    def _range(self, left: Tree, start: int) -> Tree:
+        """Read what follows the left operand of BETWEEN, IN, LIKE, ILIKE or IS, with or without NOT."""
         negated = self._accept("not")
         if self._accept("between"):
             low = self._operation(_CONCAT)
             self._expect("and")
-            tree = self._tree("between", (left, low, self._operation(_CONCAT)), left.start)
+            tree = self._tree("between", (left, low, self._operation(_CONCAT)), start)
         elif self._accept("in"):
             if self._kinds[self._at] != "(":
-                raise _needs_list(self._text[left.start : self._tokens[self._at].end])
-            tree = self._tree("in", (left, *self._list()), left.start)
+                raise _needs_list(self._text[start : self._tokens[self._at].end])
+            tree = self._tree("in", (left, *self._list()), start)
             if len(tree.operands) == 1:
                 raise _needs_list(self._text[tree.start : tree.end])
-        elif self._accept("like"):
+        elif (kind := self._kinds[self._at]) in ("like", "ilike"):
+            self._at += 1
             operands = [left, self._operation(_CONCAT)]
             if self._accept("escape"):
                 operands.append(self._operation(_CONCAT))
-            tree = self._tree("like", tuple(operands), left.start)
+            tree = self._tree(kind, tuple(operands), start)
         elif negated:  # `x NOT NULL`
             self._expect("null")
-            tree = self._tree("is_null", (left,), left.start)
+            tree = self._tree("is_null", (left,), start)
         else:
-            tree, negated = self._is(left)
-        return self._tree("not", (tree,), left.start) if negated else tree
+            tree, negated = self._is(left, start)
+        return self._tree("not", (tree,), start) if negated else tree
 
-    def _is(self, left: Tree) -> tuple[Tree, bool]:
+    def _is(self, left: Tree, start: int) -> tuple[Tree, bool]:
         self._expect("is")
         negated = self._accept("not")
         for kind in ("null", "true", "false"):
             if self._accept(kind):
-                return self._tree(f"is_{kind}", (left,), left.start), negated
+                return self._tree(f"is_{kind}", (left,), start), negated
         raise self._misplaced()
 
     def _tree(self, kind: str, operands: tuple[Tree, ...], start: int, value: str = "") -> Tree:
@@ -317,6 +361,7 @@ class _Parser:
             "syntax_error",
             f"cannot read `{shortened(self._text)}` at `{self._text[token.start : token.end]}`: {reason}; "
             "check operators and parentheses",
+            token.start,
         )
 
 

@@ -11,6 +11,8 @@ from mavstream_protocol.schema import FieldType
 
 # Kinds of tokens. The kind of a keyword or a sign is its text: `and`, `<=`.
 NAME, CALL, TYPE, NUMBER, TEXT, END = "name", "call", "type", "number", "text", "end of text"
+# Words that are names elsewhere: INTERVAL before a quantity, EXTRACT before a parenthesis.
+INTERVAL, EXTRACT = "interval", "extract"
 
 TYPE_NAMES = {
     **dict.fromkeys(("int", "bigint", "integer"), FieldType.INT),
@@ -27,11 +29,12 @@ def _words(text: str) -> frozenset[str]:
 
 
 KEYWORDS = _words(
-    "and or not is in like escape between case when then else end null true false as distinct cast try_cast"
+    "and or not is in like ilike escape between case when then else end null true false as distinct "
+    "cast try_cast"
 )
 LEFT_OUT = _words(
-    "select from where over filter interval exists with union limit order group having collate ilike "
-    "similar glob regexp at any all some array struct map date time extract lambda current_timestamp "
+    "select from where over filter exists with union limit order group having collate "
+    "similar glob regexp at any all some array struct map date time lambda current_timestamp "
     "current_date unnest within"
 )
 """SQL keywords that expressions do not support; a column may still have such a name."""
@@ -81,10 +84,12 @@ def tokenize(text: str) -> list[Token]:
                 tokens[-1] = tokens[-1]._replace(kind=NAME)
         elif group == "number":
             kind = NUMBER
+            if before == NAME and tokens[-1].value.lower() == INTERVAL:
+                tokens[-1] = tokens[-1]._replace(kind=INTERVAL)
         elif group == "text":
             kind, value = TEXT, value[1:-1].replace("''", "'")
-            if before == NAME and tokens[-1].value.lower() == "timestamp":
-                tokens[-1] = tokens[-1]._replace(kind=TYPE)
+            if before == NAME and (word := tokens[-1].value.lower()) in ("timestamp", INTERVAL):
+                tokens[-1] = tokens[-1]._replace(kind=INTERVAL if word == INTERVAL else TYPE)
         elif group == "quoted":
             kind, value = NAME, value[1:-1].replace('""', '"')
         elif value in "'\"":
@@ -122,6 +127,8 @@ def _called(token: Token, text: str) -> Token:
     """Return the token of a function's name; raises ExpressionError if there is none of that name."""
     word = token.value.lower()
     quoted = text[token.start] == '"'
+    if word == EXTRACT and not quoted:
+        return Token(EXTRACT, word, token.start, token.end)
     if word in CALLABLE and not quoted:
         return Token(CALL, word, token.start, token.end)
     raise unsupported_word(token.value) if word in LEFT_OUT and not quoted else unknown_function(token.value)

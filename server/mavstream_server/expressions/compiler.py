@@ -65,7 +65,11 @@ BUILDERS: dict[str, Builder] = {
         ("lower", "upper", "length", "substr", "contains", "starts_with", "like", "||", "concat"),
         text_function,
     ),
-    **dict.fromkeys(("hour", "minute", "second", "dayofweek", "epoch"), times.time_part),
+    **dict.fromkeys(
+        ("year", "month", "day", "hour", "minute", "second", "dayofweek", "epoch"), times.time_part
+    ),
+    "date_trunc": times.truncation,
+    "shift": times.shift,
     **dict.fromkeys(("cast", "try_cast"), casts.cast),
 }
 """The builder of each canonical function."""

@@ -7,6 +7,7 @@ then nothing throws, and the rule decides where a row fails.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
 from sqlglot import exp
@@ -163,6 +164,18 @@ def _epoch(typed: Call, arguments: tuple[Piece, ...], stages: Stages) -> Piece:
     return _strict(binary(exp.Div, micros, converted(integer(_MICROSECONDS), FieldType.FLOAT)), arguments)
 
 
+def _date_trunc(typed: Call, arguments: tuple[Piece, ...], stages: Stages) -> Piece:
+    return _strict(call("date_trunc", arguments[1].value, arguments[0].value), arguments)
+
+
+def _shift(typed: Call, arguments: tuple[Piece, ...], stages: Stages) -> Piece:
+    """Translate an interval by the rule of integer sums, which knows where 64 bits do not suffice."""
+    time, distance = arguments
+    micros = Piece(call("unix_micros", time.value), time.fails, time.level)
+    total = numbers.RULES["+"](replace(typed, function="+", type=FieldType.INT), (micros, distance), stages)
+    return Piece(call("timestamp_micros", total.value), total.fails, total.level)
+
+
 RULES: Mapping[str, Rule] = MappingProxyType(
     {
         **dict.fromkeys(_COMPARISONS, _comparison),
@@ -177,7 +190,9 @@ RULES: Mapping[str, Rule] = MappingProxyType(
         "coalesce": _coalesce,
         "nullif": _nullif,
         **dict.fromkeys(("least", "greatest"), _extreme),
-        **dict.fromkeys(("hour", "minute", "second", "dayofweek"), _time_part),
+        **dict.fromkeys(("year", "month", "day", "hour", "minute", "second", "dayofweek"), _time_part),
+        "date_trunc": _date_trunc,
+        "shift": _shift,
         "epoch": _epoch,
         **numbers.RULES,
         **texts.RULES,

@@ -24,10 +24,13 @@ def connect() -> duckdb.DuckDBPyConnection:
 def to_duckdb(text: str) -> str:
     """Rewrite an expression: whole literals as BIGINT, others as DOUBLE, INT and FLOAT as 64 bits."""
     tree = parse_one(text, read="duckdb", into=exp.Condition)
-    return tree.transform(_rewritten).sql(dialect="duckdb")
+    return tree.transform(rewritten).sql(dialect="duckdb")
 
 
-def _rewritten(node: exp.Expr) -> exp.Expr:
+def rewritten(node: exp.Expr) -> exp.Expr:
+    """Return a part of an expression with our types and literals."""
+    if isinstance(node.parent, exp.Interval):
+        return node
     if isinstance(node, exp.DataType) and node.this in _TYPES:
         return exp.DataType(this=_TYPES[node.this])
     if isinstance(node.parent, exp.Round) and node.arg_key == "decimals":

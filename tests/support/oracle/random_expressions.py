@@ -106,7 +106,8 @@ _FORMS: dict[FieldType, tuple[str, ...]] = {
     INT: (
         "({i} + {i})", "({i} - {i})", "({i} * {i})", "({i} // {i})", "({i} % {i})", "(- {i})",
         "abs({i})", "round({i})", "round({i}, -{k})", "round({i}, {k})", "length({s})", "hour({t})",
-        "minute({t})", "second({t})", "dayofweek({t})", "CAST({Xf} AS INT)", "CAST({b} AS INTEGER)",
+        "minute({t})", "second({t})", "dayofweek({t})",
+        "year({t})", "month({t})", "day({t})", "CAST({Xf} AS INT)", "CAST({b} AS INTEGER)",
         "CAST({s} AS BIGINT)", "TRY_CAST({s} AS INT)", "TRY_CAST({Xf} AS INT)",
     ),
     FLOAT: (
@@ -125,7 +126,8 @@ _FORMS: dict[FieldType, tuple[str, ...]] = {
         "({I} NOT IN (1, 2, 3, 7, 10, 100))", "({S} IN ('a', 'abc'))", "({S} IN ('a', {S}))",
         "({S} NOT IN ('a', 'abc', 'b', 'no', '12'))", "({F} IN (0.5, 1.5, NULL))",
         "({T} IN ('2024-01-01', {T}))", "({s} LIKE {p})", "({s} NOT LIKE {p})",
-        "({s} LIKE {p} ESCAPE '!')", "({s} LIKE {s})", "contains({s}, {s})", "starts_with({s}, {s})",
+        "({s} LIKE {p} ESCAPE '!')", "({s} LIKE {s})",
+        "({s} ILIKE {p})", "({s} NOT ILIKE {s})", "contains({s}, {s})", "starts_with({s}, {s})",
         "CAST({i} AS BOOL)", "CAST({Xf} AS BOOLEAN)", "CAST({s} AS BOOL)", "TRY_CAST({s} AS BOOL)",
     ),
     STRING: (
@@ -134,7 +136,12 @@ _FORMS: dict[FieldType, tuple[str, ...]] = {
         "substr({s}, {k}, {k})", "substr({s}, -{k}, {i})", "CAST({i} AS STRING)",
         "CAST({Xf} AS VARCHAR)", "CAST({b} AS TEXT)", "CAST({t} AS STRING)",
     ),
-    TIMESTAMP: ("CAST(upper(s) AS TIMESTAMP)", "CAST(s AS TIMESTAMP)", "TRY_CAST({S} AS TIMESTAMP)"),
+    TIMESTAMP: (
+        "CAST(upper(s) AS TIMESTAMP)", "CAST(s AS TIMESTAMP)", "TRY_CAST({S} AS TIMESTAMP)",
+        "date_trunc('minute', {t})", "date_trunc('week', {t})", "date_trunc('quarter', {t})",
+        "date_trunc('year', {t})", "({t} + INTERVAL '90' MINUTE)", "(INTERVAL '2 days' + {t})",
+        "({t} - INTERVAL 5 SECOND)",
+    ),
 }  # fmt: skip
 _INEXACT = ("ln({n})", "exp({n})", "power({n}, {n})", "pow({f}, 2)")
 _ANY_TYPE = (

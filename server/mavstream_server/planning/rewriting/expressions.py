@@ -23,7 +23,7 @@ NEVER_FAIL = frozenset(
         *("=", "<>", "<", "<=", ">", ">=", "between", "in"),
         *("case", "switch", "coalesce", "nullif", "least", "greatest"),
         *("floor", "ceil", "||", "concat", "lower", "upper", "length", "contains", "starts_with"),
-        *("hour", "minute", "second", "dayofweek", "epoch", "try_cast"),
+        *("year", "month", "day", "hour", "minute", "second", "dayofweek", "epoch", "date_trunc", "try_cast"),
     )
 )
 

@@ -1,0 +1,133 @@
+"""The window functions of SQL: TUMBLE and HOP, by time or by rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from mavstream_protocol.errors import InvalidSql
+from mavstream_protocol.plans.windows import Window
+from mavstream_protocol.quantities import format_duration
+from mavstream_protocol.sql.cursor import Cursor, Name
+from mavstream_protocol.sql.source import SqlSource
+from mavstream_protocol.sql.tokens import NUMBER
+from mavstream_protocol.sql.tree import QueryHints, WindowCall
+
+ROW_TIME = "row_time"
+"""The name of the time of rows where no column has it: windows and joins take it instead of a column."""
+WINDOW_TIME = "window_time"
+"""Another name of the time of rows that a window made."""
+WINDOW_COLUMNS = ("window_start", "window_end")
+_WINDOW: TypeAdapter[Window] = TypeAdapter(Window)
+
+Extent = int | str
+"""Rows, or a duration as plans write it."""
+
+
+def at_window(cursor: Cursor) -> bool:
+    """Whether a window function is called here."""
+    if cursor.ahead(1).sign != "(" or cursor.token.kind != "word":
+        return False
+    if cursor.token.word in ("session", "cumulate"):
+        raise cursor.source.error(
+            "unsupported_window",
+            f"there is no window {cursor.token.value.upper()}; supported are "
+            f"{' and '.join(function.upper() for function in WINDOW_FUNCTIONS)}",
+            cursor.token.start,
+            cursor.token.end,
+        )
+    return cursor.token.word in WINDOW_FUNCTIONS
+
+
+def read_window(cursor: Cursor, read_relation: Callable[[], None] | None = None) -> WindowCall:
+    """Read `TUMBLE([relation,] [time,] size)` or `HOP([relation,] [time,] hop, size)`."""
+    start, function = cursor.token.start, cursor.take().word
+    cursor.expect_sign("(")
+    if read_relation is not None:
+        read_relation()
+        cursor.expect_sign(",")
+    time = _time(cursor)
+    extents = [_extent(cursor)]
+    while cursor.accept_sign(","):
+        extents.append(_extent(cursor))
+    cursor.expect_sign(")")
+    shown = WINDOW_FUNCTIONS[function]
+    if len(extents) != len(shown):
+        raise cursor.source.error(
+            "wrong_arguments",
+            f"{function.upper()} takes {' and '.join(shown)}, got {len(extents)} extents; write for example "
+            f"{_EXAMPLES[function]}",
+            start,
+            cursor.last_end,
+        )
+    if len({type(extent) for extent in extents}) > 1:
+        detail = "both extents of a window are intervals, or both are ROWS"
+        raise cursor.source.error("invalid_window", detail, start, cursor.last_end)
+    parts: dict[str, Any] = dict(zip(shown, extents, strict=True))
+    kind = "hopping" if "hop" in parts else "tumbling"
+    window = _checked({"kind": kind, **parts}, cursor.source, start, cursor.last_end)
+    return WindowCall(time, window, start, cursor.last_end)
+
+
+def with_hints(window: Window, hints: QueryHints, source: SqlSource) -> Window:
+    """Return a window with the properties that only hints can give it."""
+    given = {"begin": hints.begin, "until": hints.until, "partial": hints.partial or None}
+    added = {key: value for key, value in given.items() if value is not None}
+    if not added:
+        return window
+    data = window.model_dump(mode="json", exclude_defaults=True) | {"kind": window.kind}
+    return _checked({**data, **added}, source, hints.start, hints.end)
+
+
+WINDOW_FUNCTIONS = {"tumble": ("size",), "hop": ("hop", "size")}
+"""The window functions with the extents that they take, in order."""
+_EXAMPLES = {
+    "tumble": "TUMBLE(readings, at, INTERVAL '1' SECOND)",
+    "hop": "HOP(readings, at, INTERVAL '1' SECOND, INTERVAL '10' SECOND)",
+}
+
+
+def _checked(data: dict[str, Any], source: SqlSource, start: int, end: int) -> Window:
+    try:
+        return _WINDOW.validate_python(data)
+    except ValidationError as error:
+        raise _invalid(error, source, start, end) from None
+
+
+def _invalid(error: ValidationError, source: SqlSource, start: int, end: int) -> InvalidSql:
+    message = error.errors()[0]["msg"].removeprefix("Value error, ")
+    return source.error("invalid_window", f"the window is not valid: {message}", start, end)
+
+
+def _time(cursor: Cursor) -> Name | None:
+    """Read the column of time, also as `DESCRIPTOR(at)`; it may be left out."""
+    if cursor.at_words("descriptor"):
+        cursor.take()
+        cursor.expect_sign("(")
+        time = cursor.name("the name of a column of time")
+        cursor.expect_sign(")")
+    elif cursor.token.names and cursor.ahead(1).sign == ",":
+        time = cursor.name("the name of a column of time")
+    else:
+        return None
+    cursor.expect_sign(",")
+    return time
+
+
+def _extent(cursor: Cursor) -> Extent:
+    """Read `INTERVAL '1' SECOND` or `ROWS 100`."""
+    if cursor.accept("rows"):
+        if cursor.token.kind != NUMBER or not cursor.token.value.isdecimal():
+            raise cursor.misplaced("a whole number of rows")
+        return int(cursor.take().value)
+    start = cursor.token.start
+    if not cursor.at_words("interval"):
+        raise cursor.misplaced("INTERVAL '1' SECOND", "ROWS 100")
+    snippet = cursor.expression()
+    if snippet.tree.kind != "interval" or int(snippet.tree.value) < 0:
+        raise cursor.source.error(
+            "invalid_window", "expected an interval such as INTERVAL '1' SECOND", start, cursor.last_end
+        )
+    return format_duration(int(snippet.tree.value))
