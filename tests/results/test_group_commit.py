@@ -37,6 +37,10 @@ class SlowDisk:
     def run(self, work: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
         self.waiting.append((work, done))
 
+    def settle(self) -> None:
+        while self.waiting:
+            self.finish()
+
     def finish(self, error: BaseException | None = None) -> None:
         work, done = self.waiting.pop(0)
         if error is None:

@@ -15,6 +15,7 @@ from mavstream_protocol.wire.feed import StreamCredit
 from mavstream_protocol.wire.resources import StreamInfo
 from mavstream_server.catalog.catalog import Catalog
 from mavstream_server.columns.batch import BEGIN_OF_TIME
+from mavstream_server.core.background import Background, Inline
 from mavstream_server.core.clock import Clock
 from mavstream_server.core.damage import Damage, DamageReport
 from mavstream_server.core.errors import (
@@ -30,7 +31,6 @@ from mavstream_server.core.importance import AllEqual, Importance
 from mavstream_server.core.settings import Settings
 from mavstream_server.ingest.append_handle import Accepted, AppendHandle, Outcome, Repeated
 from mavstream_server.ingest.arrival_clock import ArrivalClock
-from mavstream_server.ingest.background import Background, Inline
 from mavstream_server.ingest.enqueuer import Enqueuer, Listener
 from mavstream_server.ingest.flusher import CreditListener, Flusher, Timers
 from mavstream_server.ingest.maintenance import StreamMaintenance

@@ -9,18 +9,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
 
+from mavstream_server.core.background import Background
 from mavstream_server.log.syncing import sync_log
 
 _log = logging.getLogger(__name__)
-
-
-class Background(Protocol):
-    """Runs work that blocks on the disk, outside of the event loop."""
-
-    def run(self, work: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
-        """Do the work, then call `done` with its error or None in the thread that called this method."""
 
 
 class SyncedEnd:

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from mavstream_protocol.schema import Schema
 from mavstream_protocol.wire.resources import ActualState
+from mavstream_server.core.background import Background
 from mavstream_server.core.damage import DamageListener, log_damage
 from mavstream_server.core.errors import ServiceError
 from mavstream_server.log import Cursor, LogMissingError, LogReader
@@ -21,7 +22,7 @@ from mavstream_server.results.encoding import (
     epoch_of_row,
     read_chunk,
 )
-from mavstream_server.results.group_commit import Background, SyncedEnd
+from mavstream_server.results.group_commit import SyncedEnd
 
 # Frames are decoded once per encoding, so the reader's own cache may be small.
 _READER_BYTES = 256 << 10

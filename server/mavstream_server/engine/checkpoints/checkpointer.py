@@ -15,7 +15,7 @@ from functools import partial
 from mavstream_server.engine import saving
 from mavstream_server.engine.checkpoints.cut import Cut, cut
 from mavstream_server.engine.checkpoints.file import CheckpointHeader, CheckpointUnusable
-from mavstream_server.engine.checkpoints.records import CheckpointRecords, Kept, QueryRecord
+from mavstream_server.engine.checkpoints.records import CheckpointRecord, CheckpointRecords, Kept
 from mavstream_server.engine.checkpoints.store import KEPT, CheckpointStore
 from mavstream_server.engine.checkpoints.writing import ForkedWriter, Written
 from mavstream_server.engine.engine import Engine
@@ -69,7 +69,7 @@ class Checkpointer:
         if self._interval is None:
             return
         stored = self._store.stored(query.id)
-        self.records[query.id] = QueryRecord(stored[0].number if stored else 0)
+        self.records[query.id] = CheckpointRecord(stored[0].number if stored else 0)
         self.record_command(query)
 
     def read(self, id_: str, number: int) -> memoryview:
@@ -91,7 +91,7 @@ class Checkpointer:
         With `pauses` it is paused then.
         """
         stored = self._store.stored(query.id)
-        record = self.records[query.id] = QueryRecord(plans=dict(plans), pauses=pauses)
+        record = self.records[query.id] = CheckpointRecord(plans=dict(plans), pauses=pauses)
         record.number = stored[0].number
         record.kept = [
             Kept(number, header.positions, header.offset, header.oldest_arrival)
@@ -283,7 +283,7 @@ class Checkpointer:
 
     # In the forked process
 
-    def _write_if_due(self, query: RunningQuery, record: QueryRecord) -> Written | None:
+    def _write_if_due(self, query: RunningQuery, record: CheckpointRecord) -> Written | None:
         return self._write_copy(query, record.number) if record.due(cut(query)) else None
 
     def _write_copy(self, query: RunningQuery, number: int, keep: int = KEPT) -> Written:

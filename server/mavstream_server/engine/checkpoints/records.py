@@ -24,7 +24,7 @@ class Kept(NamedTuple):
 
 
 @dataclass(slots=True)
-class QueryRecord:
+class CheckpointRecord:
     """The checkpoints of one query."""
 
     number: int = 0
@@ -66,7 +66,7 @@ class QueryRecord:
         self.error, self.progress, self.failures = reason, None, self.failures + 1
 
 
-class CheckpointRecords(dict[str, QueryRecord]):
+class CheckpointRecords(dict[str, CheckpointRecord]):
     """The records of all queries that have checkpoints, by id."""
 
     def held_offset(self, id_: str) -> int | None:
