@@ -9,7 +9,7 @@ from mavstream_server.columns.column import Column
 from mavstream_server.engine.checkpoints.replay import Replay
 from mavstream_server.engine.snapshot import SnapshotMismatch
 from mavstream_server.log.errors import GapError
-from mavstream_server.log.format.provenance import encode_provenance
+from mavstream_server.log.format.provenance import encode_provenance, latest_time
 from mavstream_server.log.read_batch import ReadBatch
 from mavstream_server.log.reader import LogReader
 from mavstream_server.log.writer import LogWriter
@@ -87,7 +87,7 @@ class ResultLogSink:
         columns = batch.columns
         if batch.size and len(columns) != len(self._columns):
             columns = {name: columns[name] for name in self._columns}
-        self._writer.append(columns, batch.size, now, producer=self._epoch, provenance=provenance)
+        self._writer.append(columns, batch.size, now, producer=self._epoch, provenance=provenance, latest=latest_time(batch))
         if batch.size and self._appended is not None:
             self._appended()
 
