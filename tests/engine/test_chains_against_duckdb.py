@@ -34,7 +34,9 @@ def test_a_chain_of_queries_answers_as_one_plan_does(chunk: int, oracle: Oracle)
             split += 1
             got = run_chain(case, links, random, unread=random.choice((200, 1 << 20)))
             missing, extra = difference(expected, got)
-            plans = "\n".join(f"{link.name}: {link.plan.model_dump_json(exclude_none=True)}" for link in links)
+            plans = "\n".join(
+                f"{link.name}: {link.plan.model_dump_json(exclude_none=True)}" for link in links
+            )
             report = f"seed {seed} run {number}\nmissing {missing[:5]}\nextra {extra[:5]}\n{plans}"
-            assert not missing and not extra, f"{report}\n{case.description()}"
+            assert (missing, extra) == ([], []), f"{report}\n{case.description()}"
     assert split

@@ -88,7 +88,7 @@ def _source(node: nodes.SourceNode, scope: Scope) -> TypedNode | None:
 def _unknown_source(node: nodes.SourceNode, scope: Scope, shape: StreamShape | None) -> None:
     kind, other = ("stream", "query") if node.query is None else ("query", "stream")
     if shape is not None:
-        detail = f"{node.origin!r} is a {other}, not a {kind}: write `\"{other}\": \"{node.origin}\"`"
+        detail = f'{node.origin!r} is a {other}, not a {kind}: write `"{other}": "{node.origin}"`'
     else:
         shapes = scope.streams.items()
         known = [name for name, one in shapes if (one.is_stream if kind == "stream" else one.is_query)]

@@ -6,7 +6,7 @@ the name of its query, as the log of a stream is under the stream's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -76,11 +76,23 @@ class Chains:
     def ended(self, query: RunningQuery) -> None:
         """Let downstream queries end behind the last result; they wait for one that failed to be resumed."""
         upstream = self._upstreams.get(query.id)
-        if upstream is not None:
+        if upstream is not None and upstream.query is not None:
+            self.part(query)
+            upstream.reader.over = query.state is not QueryState.FAILED
+
+    def finish(self, id_: str, over: bool) -> None:
+        """Set whether a query that does not run will never be started again."""
+        upstream = self._upstreams[id_]
+        if upstream.query is None:
+            upstream.reader.over = over
+
+    def part(self, query: RunningQuery) -> None:
+        """Stop following a query that is removed from the engine, perhaps to be started anew."""
+        upstream = self._upstreams.get(query.id)
+        if upstream is not None and upstream.query is not None:
             reached = query.output.reached
             upstream.query = None
             upstream.reader.reached = lambda: reached
-            upstream.reader.over = query.state is not QueryState.FAILED
 
     def expect(self, id_: str, reader: str, offset: int) -> None:
         """Retain results until a query is started that will read from an offset on."""
@@ -141,11 +153,3 @@ class Chains:
             seen.add(id_)
             yield upstream.query
             waiting += upstream.query.request.plan.upstream_queries.values()
-
-    def readers(self, id_: str, queries: Iterable[RunningQuery]) -> list[str]:
-        """Return the ids of the active ones among queries that read the results of a query."""
-        return sorted(
-            query.id
-            for query in queries
-            if query.active and id_ in query.request.plan.upstream_queries.values()
-        )

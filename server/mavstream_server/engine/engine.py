@@ -232,14 +232,14 @@ class Engine:
         self._retire(self.query(id_), QueryState.STOPPED)
 
     def forget(self, id_: str) -> None:
-        """Remove a query from the engine; one that runs is stopped first. Raises ObjectInUse."""
+        """Remove a query from the engine; one that runs is stopped first.
+
+        Queries that read it wait for it to be started again, until its results are detached.
+        """
         query = self.query(id_)
-        readers = self.chains.readers(id_, self.queries.values())
-        if readers:
-            raise ObjectInUse(f"query {id_!r} is read by {', '.join(readers)}; stop these first")
+        self.chains.part(query)
         if query.active:
             self.stop(id_)
-        self.chains.detach(id_)
         del self.queries[id_]
 
     def pause(self, id_: str) -> None:

@@ -87,7 +87,9 @@ class ResultLogSink:
         columns = batch.columns
         if batch.size and len(columns) != len(self._columns):
             columns = {name: columns[name] for name in self._columns}
-        self._writer.append(columns, batch.size, now, producer=self._epoch, provenance=provenance, latest=latest_time(batch))
+        self._writer.append(
+            columns, batch.size, now, producer=self._epoch, provenance=provenance, latest=latest_time(batch)
+        )
         if batch.size and self._appended is not None:
             self._appended()
 

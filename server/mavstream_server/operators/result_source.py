@@ -41,10 +41,11 @@ class ResultSource(Source):
         """Whether any row or mark could be read now."""
         if self.until is not None and self.cursor.position >= self.until:
             return False
-        return self.cursor.behind or self._marked or (self.results.over and not self.ended)
+        return self.cursor.behind or self.marked or (self.results.over and not self.ended)
 
     @property
-    def _marked(self) -> bool:
+    def marked(self) -> bool:
+        """Whether the other query has reached a mark that was not read yet."""
         return self.results.reached().watermark > self.frontier.watermark
 
     @property
@@ -65,16 +66,16 @@ class ResultSource(Source):
     def read(self, most: int) -> int:
         """Read up to `most` results and emit them; returns their number, 0 for marks alone."""
         rows = super().read(most)
-        if not self.ended and not self.cursor.behind:
-            if self.until is None or self.cursor.position < self.until:
-                self._catch_up()
+        held = self.until is not None and self.cursor.position >= self.until
+        if not (self.ended or held or self.cursor.behind):
+            self._catch_up()
         self.results.read()
         return rows
 
     def _catch_up(self) -> None:
         """Emit the mark that the query has reached, or its end, behind all of its results."""
         reached = self.results.reached()
-        if self._marked:
+        if self.marked:
             if self._unseen:
                 self._announce(self.cursor.max_time, reached.arrival, counts=True)
             mark = self.frontier._replace(watermark=reached.watermark, arrival=reached.arrival, gap=None)

@@ -77,8 +77,8 @@ class _Compilation:
     def _source(self, node: TypedSource) -> DataFrame:
         if node.query is not None:
             raise UnsupportedPlan(
-                f"nodes/{node.name}: reads the results of query '{node.stream}', which a dataset does not have: "
-                "give the plan of that query in its place"
+                f"nodes/{node.name}: reads the results of query '{node.stream}', and a dataset has streams: "
+                "put the plan of that query in its place"
             )
         if node.stream not in self._streams:
             known = ", ".join(self._streams)

@@ -80,7 +80,9 @@ def _id(name: str) -> str:
 def _cuts(nodes: Nodes, root: str) -> list[str]:
     plan = Plan.parse({"root": root, "nodes": nodes})
     read = {text for node in plan.nodes.values() for text in node.reads().values()}
-    return sorted(text for text in read if plan.nodes[InputRef.parse(text).node].op not in ("source", "table"))
+    return sorted(
+        text for text in read if plan.nodes[InputRef.parse(text).node].op not in ("source", "table")
+    )
 
 
 def _reading(node: Mapping[str, Any], cut: str, source: str) -> dict[str, Any]:
@@ -122,9 +124,7 @@ class ChainRun:
     ) -> None:
         policy, options = random.choice(CHOICES)
         self.clock = ManualClock()
-        self.engine = Engine(
-            self.clock, policy, options, train=random.choice(TRAINS), unread_results=unread
-        )
+        self.engine = Engine(self.clock, policy, options, train=random.choice(TRAINS), unread_results=unread)
         for name, reader in streams.items():
             self.engine.attach(name, reader)
         self.queries: list[RunningQuery] = []
@@ -211,6 +211,6 @@ def run_chain(case: Case, links: list[Link], random: Random, *, unread: int = 1 
                 run.close()
                 run = ChainRun(results, case, links, streams, random, saved, unread)
         run.engine.run()
-        run.close()
         run.check_finished()
+        run.close()
         return run.answers()
