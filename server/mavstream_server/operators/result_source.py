@@ -12,6 +12,7 @@ from mavstream_server.columns.column import Ints
 from mavstream_server.log.cursor import Span
 from mavstream_server.log.errors import FrameDamaged
 from mavstream_server.log.format.provenance import Provenance
+from mavstream_server.log.gather import gather_times
 from mavstream_server.log.read_batch import ReadBatch
 from mavstream_server.log.result_reader import ResultReader
 from mavstream_server.operators.first_time import FirstTime
@@ -100,17 +101,14 @@ class ResultSource(Source):
         if not read_batch.rows:
             return Batch({}, 0, _NO_ROWS) if mark is None else mark_only(mark)
         rows = [one for one in traced if one[0][2] > one[0][1]]
-        times = _joined([_part(one.time, span) for span, one in rows])
-        ordered = all(one.row_watermark is one.time for _, one in rows) and _in_order(times)
+        time, row_watermark = gather_times(read_batch.spans)
         return Batch(
             read_batch.columns(self._columns),
             read_batch.rows,
             _concatenated([one.arrival[start:stop] for (_, start, stop), one in rows]),
-            time=times,
+            time=time,
             position=read_batch.positions if self._needs.position else None,
-            row_watermark=times
-            if ordered
-            else _joined([_part(one.row_watermark, span) for span, one in rows]),
+            row_watermark=row_watermark,
             mark=mark,
         )
 
@@ -178,19 +176,5 @@ def _alike(spans: Sequence[Span]) -> Iterator[list[Span]]:
         yield run
 
 
-def _part(values: Ints | None, span: Span) -> Ints | None:
-    return None if values is None else values[span[1] : span[2]]
-
-
-def _joined(parts: Sequence[Ints | None]) -> Ints | None:
-    """Concatenate arrays, unless one is missing."""
-    present = [part for part in parts if part is not None]
-    return _concatenated(present) if len(present) == len(parts) else None
-
-
 def _concatenated(parts: Sequence[Ints]) -> Ints:
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
-
-
-def _in_order(times: Ints | None) -> bool:
-    return times is not None and not np.count_nonzero(times[1:] < times[:-1])
