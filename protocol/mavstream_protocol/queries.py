@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
@@ -44,6 +45,12 @@ class ReadFrom(StrEnum):
     """At the oldest row that is still stored."""
 
 
+def _default_name(given: dict[str, Any]) -> str:
+    """Return the name of a query that was given none: that of its root, without the output of a split."""
+    plan = given.get("plan")
+    return plan.root.partition(".")[0] if isinstance(plan, Plan) else "query"
+
+
 class QuerySpec(BaseModel):
     """A query as a client registers it."""
 
@@ -72,10 +79,13 @@ class QuerySpec(BaseModel):
         },
     )
 
-    name: Name
-    """Identifier of at most 64 characters."""
     plan: Plan
     """The plan that the query runs."""
+    name: Name = Field(default_factory=_default_name)
+    """Identifier of at most 64 characters, unique among queries, streams and tables.
+
+    By default that of the plan's root, with a suffix if it is taken.
+    """
     class_: Name = Field(default=DEFAULT_CLASS, alias="class")
     """The query class that it belongs to."""
     qos: QosSpec = QosSpec()
