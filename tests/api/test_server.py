@@ -224,7 +224,7 @@ def test_producers_and_subscribers_of_low_classes_lose_nothing_beside_a_high_one
     for name, priority in priorities.items():
         create(server, name=name)
         server.http.put(f"/v1/classes/{name}", json={"name": name, "priority": priority})
-        queries[name] = register(server, name=name, plan=plan(stream=name), **{"class": name})
+        queries[name] = register(server, plan=plan(stream=name), **{"class": name})
     with ExitStack() as stack:
         producers = {name: stack.enter_context(RawProducer(server, name, name)) for name in priorities}
         sockets = {

@@ -56,7 +56,7 @@ def test_queries_without_a_name_are_named_after_the_root_of_their_plan(run: Run)
         assert [info.spec.name for info in infos] == ["hot", "hot_2", "hot_3"]
         assert len({info.id for info in infos}) == 3
         await made.queries.remove("hot_2")
-        assert (await made.queries.register(HOT)).spec.name == "hot_2"
+        assert (await made.queries.register(HOT)).spec.name == "hot_4"
         assert (await made.queries.views.info("hot_3")).id == infos[2].id
 
     run(test)

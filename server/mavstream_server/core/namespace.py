@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Container
-from itertools import count
 from typing import Literal, NamedTuple
 
 from mavstream_server.core.errors import Conflict
@@ -32,6 +31,7 @@ class Namespace:
 
     def __init__(self) -> None:
         self._holders: dict[str, list[Named]] = {}
+        self._suffixes: dict[str, int] = {}  # by name: the last suffix that was given
 
     def holder(self, name: str) -> Named | None:
         """Return the object of a name, or None if the name is free."""
@@ -72,15 +72,21 @@ class Namespace:
             self._holders[name] = holders
 
     def free(self, name: str) -> str:
-        """Return the name if it is free, otherwise the first free one with a suffix."""
-        return name if name not in self._holders else suffixed(name, self._holders)
+        """Return the name if it is free, otherwise a free one with a suffix."""
+        if name not in self._holders:
+            self._suffixes.pop(name, None)
+            return name
+        # Continued behind the last one, since trying all suffixes for each name would be quadratic.
+        found, self._suffixes[name] = suffixed(name, self._holders, self._suffixes.get(name, 1) + 1)
+        return found
 
 
-def suffixed(name: str, taken: Container[str]) -> str:
-    """Return the first name that is not taken: `name_2`, `name_3` and so on, of at most 64 characters."""
-    for number in count(2):
-        suffix = f"_{number}"
-        found = name[: _LONGEST - len(suffix)] + suffix
-        if found not in taken:
-            return found
-    raise AssertionError("unreachable: there are more numbers than names")
+def suffixed(name: str, taken: Container[str], first: int = 2) -> tuple[str, int]:
+    """Return the first name that is not taken, `name_2`, `name_3` and so on, and its number.
+
+    Names have at most 64 characters.
+    """
+    number = first
+    while (found := name[: _LONGEST - len(str(number)) - 1] + f"_{number}") in taken:
+        number += 1
+    return found, number
