@@ -33,6 +33,7 @@ class ResultLogs:
         smallest, largest = _SEGMENT_BYTES
         self._options = LogOptions(segment_bytes=min(max(max_bytes // 8, smallest), largest))
         self._retention = Retention(max_age_ns=max_age_ns, max_bytes=max_bytes)
+        self._max_bytes = max_bytes
         self._writers: dict[str, LogWriter] = {}
         self._grown: set[str] = set()
         self._trimmed = self._swept = 0
@@ -84,13 +85,16 @@ class ResultLogs:
         if not self._grown or now_ns - self._trimmed < _TRIM_EVERY:
             return
         self._trimmed = now_ns
-        for id_ in self._grown & self._writers.keys():
-            damage = self._writers[id_].restore_header()
+        grown, self._grown = self._grown & self._writers.keys(), set()
+        for id_ in grown:
+            writer, needed = self._writers[id_], held(id_)
+            damage = writer.restore_header()
             if damage is not None:
                 self._on_damage(damage)
             try:
                 # Readers are not waited for: those that are behind get a gap.
-                self._retention.apply(self._writers[id_], held(id_), now_ns)
+                self._retention.apply(writer, needed, now_ns)
             except OSError:
                 _log.exception("result log could not be trimmed", extra={"fields": {"query": id_}})
-        self._grown.clear()
+            if needed is not None and writer.nbytes > self._max_bytes:
+                self._grown.add(id_)  # checkpoints hold more than it may have: due again when they move on
