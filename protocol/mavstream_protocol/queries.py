@@ -45,14 +45,8 @@ class ReadFrom(StrEnum):
     """At the oldest row that is still stored."""
 
 
-def _default_name(given: dict[str, Any]) -> str:
-    """Return the name of a query that was given none: that of its root, without the output of a split."""
-    plan = given.get("plan")
-    return plan.root.partition(".")[0] if isinstance(plan, Plan) else "query"
-
-
-class QuerySpec(BaseModel):
-    """A query as a client registers it."""
+class QueryOptions(BaseModel):
+    """What a query is registered with, besides its name and its plan."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -60,32 +54,8 @@ class QuerySpec(BaseModel):
         populate_by_name=True,
         serialize_by_alias=True,
         use_attribute_docstrings=True,
-        json_schema_extra={
-            "examples": [
-                {
-                    "name": "hot_homes",
-                    "plan": {
-                        "version": 1,
-                        "root": "hot",
-                        "nodes": {
-                            "in": {"op": "source", "stream": "readings"},
-                            "hot": {"op": "select", "input": "in", "where": "temperature > 30"},
-                        },
-                    },
-                    "class": "alarms",
-                    "qos": {"latency": {"p95": "50ms"}},
-                }
-            ]
-        },
     )
 
-    plan: Plan
-    """The plan that the query runs."""
-    name: Name = Field(default_factory=_default_name)
-    """Identifier of at most 64 characters, unique among queries, streams and tables.
-
-    By default that of the plan's root, with a suffix if it is taken.
-    """
     class_: Name = Field(default=DEFAULT_CLASS, alias="class")
     """The query class that it belongs to."""
     qos: QosSpec = QosSpec()
@@ -120,3 +90,56 @@ class QuerySpec(BaseModel):
                 "give a later stop_at or leave it out",
             )
         return stop_at
+
+
+def _default_name(given: dict[str, Any]) -> str:
+    """Return the name of a query that was given none: that of its root, without the output of a split."""
+    plan = given.get("plan")
+    return plan.root.partition(".")[0] if isinstance(plan, Plan) else "query"
+
+
+class QuerySpec(QueryOptions):
+    """A query as a client registers it."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "name": "hot_homes",
+                    "plan": {
+                        "version": 1,
+                        "root": "hot",
+                        "nodes": {
+                            "in": {"op": "source", "stream": "readings"},
+                            "hot": {"op": "select", "input": "in", "where": "temperature > 30"},
+                        },
+                    },
+                    "class": "alarms",
+                    "qos": {"latency": {"p95": "50ms"}},
+                }
+            ]
+        }
+    )
+
+    plan: Plan
+    """The plan that the query runs."""
+    name: Name = Field(default_factory=_default_name)
+    """Identifier of at most 64 characters, unique among queries, streams and tables.
+
+    By default that of the plan's root, with a suffix if it is taken.
+    """
+
+
+class SqlQuerySpec(QueryOptions):
+    """A query as a client registers it with SQL; the server makes its plan."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"name": "hot_homes", "sql": "SELECT * FROM readings WHERE temperature > 30"}]
+        }
+    )
+
+    sql: str
+    """The query: `SELECT ...`, over the streams and stored tables of the server."""
+    name: Name | None = None
+    """As for a query with a plan."""
