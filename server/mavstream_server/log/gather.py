@@ -62,9 +62,9 @@ def gather_times(spans: Sequence[Span]) -> tuple[Ints | None, Ints | None]:
     if not times or len(times) < len(parts):
         return None, None
     time = times[0] if len(times) == 1 else np.concatenate(times)
-    if all(one.row_watermark is one.time for one, _, _ in parts):
-        if not np.count_nonzero(time[1:] < time[:-1]):
-            return time, time
+    ordered = all(one.row_watermark is one.time for one, _, _ in parts)
+    if ordered and not np.count_nonzero(time[1:] < time[:-1]):
+        return time, time
     if all(one.row_watermark is None for one, _, _ in parts):
         return time, None
     ahead = [

@@ -53,8 +53,7 @@ def require_unread(query: Query, registry: QueryRegistry) -> None:
         shown = ", ".join(f"'{id_}'" for id_ in found[:_SHOWN])
         more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
         raise Conflict(
-            f"the results of query '{query.record.spec.name}' are read by {shown}{more}: "
-            "remove these queries first",
+            f"the results of query '{query.name}' are read by {shown}{more}: remove these queries first",
             code="query_in_use",
         )
 
@@ -65,7 +64,7 @@ def check_replacement(query: Query, plan: TypedPlan, registry: QueryRegistry) ->
     No query may read itself, however many queries are in between, and those that read it must find the same
     columns, time and order.
     """
-    name = query.record.spec.name
+    name = query.name
     reached = plan_origins(plan, registry)
     if query.id in reached:
         through = sorted(one for one in plan.upstream_queries if _reaches(one, query.id, plan, registry))

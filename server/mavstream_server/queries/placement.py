@@ -212,7 +212,7 @@ class Placement:
 
     async def _attach_results(self, query: Query) -> None:
         """Let other queries read the results of a query, from where their checkpoints need them."""
-        name, expected = query.record.spec.name, dict[str, int]()
+        name, expected = query.name, dict[str, int]()
         for reader in self._registry.readers(query.id):
             stored = [] if reader.placed else self._checkpoints.stored(reader.id)
             positions = stored[-1].header.positions if stored else {}

@@ -48,10 +48,10 @@ class QueryViews:
         self._typed = typed
         self._durability = durability
 
-    async def info(self, id_: str) -> QueryInfo:
-        """Return a query with its current metrics; raises NotFound."""
-        query = self._registry.get(id_)
-        return self._describe(query, (await self._metrics.of((id_,))).get(id_))
+    async def info(self, ref: str) -> QueryInfo:
+        """Return a query with its current metrics, by its id or name; raises NotFound."""
+        query = self._registry.get(ref)
+        return self._describe(query, (await self._metrics.of((query.id,))).get(query.id))
 
     async def page(
         self,
@@ -68,7 +68,7 @@ class QueryViews:
         return Page[QueryInfo](items=items, next=part[-1].id if len(found) > limit else None)
 
     def _describe(self, query: Query, stats: QueryMetrics | None) -> QueryInfo:
-        results, name = self._results.of(query).end, query.record.spec.name
+        results, name = self._results.of(query).end, query.name
         read_by = self._registry.readers(query.id)
         held_by = self._readers.held_results(name, results) if read_by else None
         return describe(query, stats, results, self._durability, read_by, held_by)
@@ -100,11 +100,11 @@ class QueryViews:
             owner=query.owner,
         )
 
-    async def plan(self, id_: str) -> QueryPlan:
-        """Return a query's plan and the metrics of its operators; raises NotFound."""
-        query = self._registry.get(id_)
+    async def plan(self, ref: str) -> QueryPlan:
+        """Return the plan of a query, by id or name, with metrics of its operators; raises NotFound."""
+        query = self._registry.get(ref)
         plan = query.plan or await self._typed(query.record)
-        return query_plan(query, plan, (await self._metrics.of((id_,))).get(id_))
+        return query_plan(query, plan, (await self._metrics.of((query.id,))).get(query.id))
 
     async def global_plan(self, after: str | None = None, limit: int = 100) -> GlobalPlan:
         """Return a page of the operators of all queries that the engine runs, paged by query."""
