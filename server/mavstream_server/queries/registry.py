@@ -57,7 +57,7 @@ class QueryRegistry:
 
     def remove(self, id_: str) -> None:
         """Remove a query."""
-query = self._queries.pop(id_)
+        query = self._queries.pop(id_)
         del self._ids[query.name]
         self.names.remove("query", query.name)
         del self._order[bisect_right(self._order, id_) - 1]
