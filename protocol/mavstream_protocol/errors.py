@@ -26,6 +26,10 @@ class ProblemItem(BaseModel):
     """Stable, for programs: `unknown_field`, `type_mismatch`, ..."""
     detail: str
     """Message for people: the object, what was expected, what it got, and what to do."""
+    line: int | None = None
+    """In SQL: the line of the error, from 1."""
+    column: int | None = None
+    """In SQL: the column of the error, from 1."""
 
 
 class Problem(BaseModel):
@@ -90,7 +94,8 @@ class InvalidSql(InvalidObject):
     title = "The SQL statement is not valid"
 
     def __init__(self, reason: str, detail: str, line: int, column: int, found: str) -> None:
-        super().__init__([ProblemItem(pointer=f"sql:{line}:{column}", code=reason, detail=detail)])
+        pointer = f"sql:{line}:{column}"
+        super().__init__([ProblemItem(pointer=pointer, code=reason, detail=detail, line=line, column=column)])
         self.reason = reason
         """Stable, for programs: `syntax_error`, `unknown_field`, ..."""
         self.detail = detail

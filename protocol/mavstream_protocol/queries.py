@@ -44,8 +44,8 @@ class ReadFrom(StrEnum):
     """At the oldest row that is still stored."""
 
 
-class QuerySpec(BaseModel):
-    """A query as a client registers it."""
+class QueryOptions(BaseModel):
+    """What a query is registered with, besides its plan."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -53,29 +53,10 @@ class QuerySpec(BaseModel):
         populate_by_name=True,
         serialize_by_alias=True,
         use_attribute_docstrings=True,
-        json_schema_extra={
-            "examples": [
-                {
-                    "name": "hot_homes",
-                    "plan": {
-                        "version": 1,
-                        "root": "hot",
-                        "nodes": {
-                            "in": {"op": "source", "stream": "readings"},
-                            "hot": {"op": "select", "input": "in", "where": "temperature > 30"},
-                        },
-                    },
-                    "class": "alarms",
-                    "qos": {"latency": {"p95": "50ms"}},
-                }
-            ]
-        },
     )
 
     name: Name
     """Identifier of at most 64 characters."""
-    plan: Plan
-    """The plan that the query runs."""
     class_: Name = Field(default=DEFAULT_CLASS, alias="class")
     """The query class that it belongs to."""
     qos: QosSpec = QosSpec()
@@ -110,3 +91,43 @@ class QuerySpec(BaseModel):
                 "give a later stop_at or leave it out",
             )
         return stop_at
+
+
+class QuerySpec(QueryOptions):
+    """A query as a client registers it."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "name": "hot_homes",
+                    "plan": {
+                        "version": 1,
+                        "root": "hot",
+                        "nodes": {
+                            "in": {"op": "source", "stream": "readings"},
+                            "hot": {"op": "select", "input": "in", "where": "temperature > 30"},
+                        },
+                    },
+                    "class": "alarms",
+                    "qos": {"latency": {"p95": "50ms"}},
+                }
+            ]
+        }
+    )
+
+    plan: Plan
+    """The plan that the query runs."""
+
+
+class SqlQuerySpec(QueryOptions):
+    """A query as a client registers it with SQL; the server makes its plan."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"name": "hot_homes", "sql": "SELECT * FROM readings WHERE temperature > 30"}]
+        }
+    )
+
+    sql: str
+    """The query: `SELECT ...`, over the streams and stored tables of the server."""

@@ -6,9 +6,18 @@ and column.
 
 from __future__ import annotations
 
+from mavstream_protocol.sql.named_sources import named_sources
 from mavstream_protocol.sql.planner.builder import Catalog
 from mavstream_protocol.sql.statement_parser import parse_select, parse_statement, split_statements
 from mavstream_protocol.sql.statements import Statement
 from mavstream_protocol.sql.writer import plan_to_sql
 
-__all__ = ["Catalog", "Statement", "parse_select", "parse_statement", "plan_to_sql", "split_statements"]
+__all__ = [
+    "Catalog",
+    "Statement",
+    "named_sources",
+    "parse_select",
+    "parse_statement",
+    "plan_to_sql",
+    "split_statements",
+]

@@ -131,6 +131,28 @@ class QueryPlan(BaseModel):
     """
 
 
+class QuerySql(BaseModel):
+    """A query's plan as SQL; reading it gives the same plan, but for the names of nodes."""
+
+    model_config = ConfigDict(
+        **_CONFIG,
+        json_schema_extra={
+            "examples": [
+                {
+                    "query": "hot_homes-k3xv7q",
+                    "sql": "SELECT *\nFROM readings\nWHERE temperature > 30",
+                    "running": None,
+                }
+            ]
+        },
+    )
+    query: str
+    sql: str
+    """The plan as it was registered."""
+    running: str | None = None
+    """The equivalent plan that runs instead; null if the registered one runs."""
+
+
 class PlacedQuery(BaseModel):
     """The operators of a running query in the global plan."""
 

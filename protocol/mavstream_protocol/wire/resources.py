@@ -11,6 +11,7 @@ from mavstream_protocol.admission import AdmissionEstimate
 from mavstream_protocol.errors import ProblemItem
 from mavstream_protocol.instants import Instant
 from mavstream_protocol.names import Name
+from mavstream_protocol.plans.plan import Plan
 from mavstream_protocol.qos import QosSpec
 from mavstream_protocol.queries import QuerySpec
 from mavstream_protocol.streams import FieldSpec, StreamSpec
@@ -274,6 +275,8 @@ class Validation(BaseModel):
     """By node."""
     paths: tuple[tuple[str, ...], ...] = ()
     """Operator paths, leaf to root."""
+    plan: Plan | None = None
+    """The plan of a valid query that was sent as SQL."""
     errors: tuple[ProblemItem, ...] = ()
     admission: AdmissionEstimate | None = None
     """The estimate for a valid query; null if admission control is off."""

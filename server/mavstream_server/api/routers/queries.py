@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
+from fastapi.responses import PlainTextResponse
 from pydantic import WrapValidator
 
 from mavstream_protocol.plans.plan import Plan
-from mavstream_protocol.queries import QuerySpec
-from mavstream_protocol.wire.plans import QueryPlan
+from mavstream_protocol.queries import QuerySpec, SqlQuerySpec
+from mavstream_protocol.wire.plans import QueryPlan, QuerySql
 from mavstream_protocol.wire.qos import QosReport
 from mavstream_protocol.wire.resources import (
     ActualState,
@@ -27,12 +28,15 @@ from mavstream_server.api.services import Parts, Services
 from mavstream_server.api.versions import IfMatch, etag
 from mavstream_server.core.errors import ServiceError
 from mavstream_server.core.principal import Principal
+from mavstream_server.queries.views.plans import query_sql
 from mavstream_server.results.service import DEFAULT_PULL, MOST_PULLED
 
 router = APIRouter(prefix="/v1/queries", tags=["queries"], route_class=QueryRoute)
 
 ARROW = "application/vnd.apache.arrow.stream"
 JSON = "application/json"
+TEXT = "text/plain"
+PlanFormat = Literal["plan", "sql"]
 _LAST_OFFSET = (1 << 63) - 1
 
 _READ = [Depends(require())]
@@ -46,8 +50,8 @@ def _unvalidated(value: Any, _: object) -> Any:
     return value
 
 
-SpecBody = Annotated[QuerySpec, WrapValidator(_unvalidated)]
-SpecOrPlanBody = Annotated[QuerySpec | Plan, WrapValidator(_unvalidated)]
+SpecBody = Annotated[QuerySpec | SqlQuerySpec, WrapValidator(_unvalidated)]
+SpecOrPlanBody = Annotated[QuerySpec | SqlQuerySpec | Plan, WrapValidator(_unvalidated)]
 IdempotencyKey = Annotated[
     str | None,
     Header(
@@ -67,11 +71,20 @@ class NotAcceptable(ServiceError):
     title = "There is no such encoding"
 
 
+_PLANS: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "The plan. With `?format=sql` and `Accept: text/plain` the SQL alone, as a script",
+        "content": {TEXT: {"schema": {"type": "string"}}},
+    },
+    406: {**documented()[422], "description": "None of the types in `Accept` is offered"},
+}
+
+
 @router.post("", status_code=201, responses=documented(409, 429))
 async def register_query(
     spec: SpecBody, parts: Parts, who: Client, response: Response, key: IdempotencyKey = None
 ) -> QueryInfo:
-    """Register a query and start it. The `Location` header is its URL."""
+    """Register a query, with its plan or as SQL, and start it. The `Location` header is its URL."""
     info = await parts.queries.register(spec, key, who)
     response.headers["location"] = f"{router.prefix}/{info.id}"
     _tag(parts, info, response)
@@ -80,7 +93,10 @@ async def register_query(
 
 @router.post("/validate", dependencies=_READ, responses=documented(429), response_model=Validation)
 async def validate_query(body: SpecOrPlanBody, parts: Parts) -> Response:
-    """Validate a query or a plan without starting it. Returns schemas by node and paths, or every error."""
+    """Validate a query or a plan without starting it. Returns schemas by node and paths, or every error.
+
+    SQL needs no name here; its plan is returned.
+    """
     return Response((await parts.queries.validate(body)).json(), media_type=JSON)
 
 
@@ -131,10 +147,27 @@ async def remove_query(id: QueryId, parts: Parts, who: Client, version: IfMatch)
     await parts.queries.remove(id, version)
 
 
-@router.get("/{id}/plan", dependencies=_READ, responses=documented(404))
-async def show_plan(id: QueryId, parts: Parts) -> QueryPlan:  # noqa: A002
-    """Get a query's plan: schemas, paths, segments and the metrics of its operators."""
-    return await parts.queries.views.plan(id)
+@router.get(
+    "/{id}/plan",
+    dependencies=_READ,
+    responses={**documented(404, 406, 409, 429), **_PLANS},
+    response_model=QueryPlan | QuerySql,
+)
+async def show_plan(
+    id: QueryId,  # noqa: A002
+    request: Request,
+    parts: Parts,
+    format: Annotated[PlanFormat, Query(description="The plan with its operators, or as SQL")] = "plan",  # noqa: A002
+) -> QueryPlan | QuerySql | Response:
+    """Get a query's plan: schemas, paths, segments and the metrics of its operators; or the plan as SQL."""
+    if format == "plan":
+        return await parts.queries.views.plan(id)
+    text = _prefers(request, TEXT, JSON)
+    found = await query_sql(await parts.queries.views.plan(id), parts.queries.planner.sql_of)
+    if not text:
+        return found
+    running = "" if found.running is None else f";\n\n-- running instead:\n{found.running}"
+    return PlainTextResponse(f"{found.sql}{running};\n")
 
 
 @router.get("/{id}/qos", dependencies=_READ, responses=documented(404))
@@ -174,7 +207,7 @@ async def pull_results(
 
     The `Accept` header selects the format: JSON, or an Arrow IPC stream.
     """
-    as_arrow = _wants_arrow(request.headers.get("accept", "*/*"))
+    as_arrow = _prefers(request, ARROW, JSON)
     query = parts.queries.get(id)
     query.require_reader(who)
     pulled = await parts.results.pull_synced(query, after, limit)
@@ -191,14 +224,15 @@ def _tag(parts: Services, info: QueryInfo, response: Response) -> None:
     response.headers["etag"] = etag(parts.queries.get(info.id).record.version)
 
 
-def _wants_arrow(accept: str) -> bool:
-    """Return whether the client prefers Arrow to JSON; raises NotAcceptable."""
+def _prefers(request: Request, special: str, usual: str) -> bool:
+    """Return whether the client prefers a special encoding to the usual one; raises NotAcceptable."""
+    accept = request.headers.get("accept", "*/*")
     for part in accept.split(","):
         kind, _, rest = part.strip().lower().partition(";")
         if rest.replace(" ", "") in ("q=0", "q=0.0"):
             continue
-        if kind.strip() == ARROW:
+        if kind.strip() == special:
             return True
-        if kind.strip() in (JSON, "*/*", "application/*", ""):
+        if kind.strip() in (usual, "*/*", f"{usual.partition('/')[0]}/*", ""):
             return False
-    raise NotAcceptable(f"'Accept: {accept[:100]}' was asked for, and there are {JSON} and {ARROW}")
+    raise NotAcceptable(f"'Accept: {accept[:100]}' was asked for, and there are {usual} and {special}")

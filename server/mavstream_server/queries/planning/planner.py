@@ -11,8 +11,10 @@ from typing import NamedTuple, TypeVar
 
 from mavstream_protocol.admission import AdmissionEstimate
 from mavstream_protocol.names import closest
+from mavstream_protocol.plans.plan import Plan
 from mavstream_protocol.queries import QuerySpec
 from mavstream_protocol.schema import Schema
+from mavstream_protocol.sql import Catalog, Statement, named_sources
 from mavstream_protocol.typed_plan import StreamShape, TypedPlan
 from mavstream_protocol.wire.resources import Validation
 from mavstream_server.core.errors import NotReady, Refused, TooMany
@@ -91,9 +93,28 @@ class QueryPlanner:
         """Infer the types of the plan of a query; raises InvalidQuery, TooMany, NotReady."""
         if not is_large(spec.plan):
             return validation.type_plan(spec, self._streams, self._tables)
-        named = work.names({"nodes": {name: vars(node) for name, node in spec.plan.nodes.items()}})
-        streams, tables = _shipped(self._streams, named.streams), _shipped(self._tables, named.tables)
-        return await self._apart(validation.type_plan, spec, streams, tables)
+        catalog = self._read_by(spec.plan)
+        return await self._apart(validation.type_plan, spec, catalog.streams, catalog.tables)
+
+    async def statement(self, text: str) -> Statement:
+        """Parse an SQL statement over the streams and tables; raises InvalidSql, TooMany, NotReady."""
+        if not is_large(text):
+            return work.statement(text, Catalog(self._streams, self._tables))
+        named = await self._apart(named_sources, text)
+        catalog = Catalog(_shipped(self._streams, named), _shipped(self._tables, named))
+        return await self._apart(work.statement, text, catalog)
+
+    async def statements(self, script: str) -> list[str]:
+        """Split a script into statements; raises InvalidSql, TooMany, NotReady."""
+        if is_large(script):
+            return await self._apart(work.split_statements, script)
+        return work.split_statements(script)
+
+    async def sql_of(self, plan: Plan) -> str:
+        """Write a plan as SQL; raises InvalidPlan if its streams or tables are gone, TooMany, NotReady."""
+        if not is_large(plan):
+            return work.sql_of(plan, Catalog(self._streams, self._tables))
+        return await self._apart(work.sql_of, plan, self._read_by(plan))
 
     async def fingerprint(self, data: object) -> str:
         """Return a hash of a JSON value, for idempotency keys; raises InvalidObject, TooMany, NotReady."""
@@ -108,6 +129,11 @@ class QueryPlanner:
     async def stop(self) -> None:
         """Stop the process, if it runs."""
         await self._process.stop()
+
+    def _read_by(self, plan: Plan) -> Catalog:
+        """Return the streams and tables that a plan names."""
+        named = work.names({"nodes": {name: vars(node) for name, node in plan.nodes.items()}})
+        return Catalog(_shipped(self._streams, named.streams), _shipped(self._tables, named.tables))
 
     def _small_job(self, data: object, *, alone: bool) -> work.Job:
         rates = self._admission.rates(work.names(data).streams)
@@ -154,7 +180,12 @@ class QueryPlanner:
 
 
 def _shipped(known: Mapping[str, V], named: Iterable[str]) -> dict[str, V]:
-    """Return those of the known objects that are named, and some to suggest for names that are unknown."""
-    missing = islice((name for name in named if name not in known), 3)
-    near = (other for name in missing for other in closest(name, known, 1))
-    return {name: known[name] for name in chain(named, near) if name in known}
+    """Return those of the known objects that are named, and some to suggest for names that are unknown.
+
+    SQL finds names in any case.
+    """
+    missing = [name for name in named if name not in known]
+    lowered = {name.lower() for name in missing}
+    alike = (other for other in known if other.lower() in lowered) if lowered else ()
+    near = (other for name in islice(missing, 3) for other in closest(name, known, 1))
+    return {name: known[name] for name in chain(named, alike, near) if name in known}

@@ -14,8 +14,9 @@ from mavstream_protocol.plans.budget import check_bytes
 from mavstream_protocol.plans.graph import unknown
 from mavstream_protocol.plans.inference import check_one_time, infer
 from mavstream_protocol.plans.plan import Plan
-from mavstream_protocol.queries import Mode, QuerySpec
+from mavstream_protocol.queries import Mode, QuerySpec, SqlQuerySpec
 from mavstream_protocol.schema import Schema
+from mavstream_protocol.sql import Catalog, parse_select
 from mavstream_protocol.streams import field_specs
 from mavstream_protocol.typed_plan import StreamShape, TypedPlan
 from mavstream_protocol.utility import infer_utility
@@ -27,6 +28,7 @@ _DUMMY_PLAN = Plan.parse({"root": "in", "nodes": {"in": {"op": "source", "stream
 Shapes = Mapping[str, StreamShape]
 Tables = Mapping[str, Schema]
 _NO_TABLES: Tables = {}
+_NO_CATALOG = Catalog()
 
 
 class InvalidQuery(InvalidObject):
@@ -49,25 +51,46 @@ def check_text(data: object) -> None:
     check_bytes(size, "body")
 
 
-def parse_spec(data: object) -> QuerySpec:
-    """Parse a query's specification; raises InvalidQuery with a pointer per error (`plan/nodes/hot/op`)."""
+def parse_spec(data: object, catalog: Catalog = _NO_CATALOG) -> QuerySpec:
+    """Parse a query's specification, with a plan or as SQL over the streams and tables of a catalog.
+
+    Raises InvalidQuery with a pointer per error (`plan/nodes/hot/op`), InvalidSql if the SQL alone is wrong.
+    """
     if not isinstance(data, Mapping):
         raise InvalidQuery([_not_an_object("a query's specification is an object", data)])
-    items: list[ProblemItem] = []
-    plan = _DUMMY_PLAN
-    if "plan" in data:
+    values = dict(data)
+    wrong: InvalidObject | None = None
+    if "sql" in values or "plan" in values:
+        # The plan is parsed first, with its own messages; a placeholder lets the rest be validated.
+        sql = values.pop("sql", None)
+        given, values["plan"] = values.get("plan"), _DUMMY_PLAN
         try:
-            plan = Plan.parse(data["plan"])
+            values["plan"] = Plan.parse(given) if "sql" not in data else _plan_of_sql(sql, data, catalog)
         except InvalidPlan as error:
-            items += _below_plan(error.items)
+            wrong = InvalidQuery(list(_below_plan(error.items)))
+        except InvalidObject as error:
+            wrong = error
+    items: list[ProblemItem] = []
     try:
-        # The plan was parsed already, with its own messages; a placeholder lets the rest be validated.
-        spec = QuerySpec.model_validate({**data, **({"plan": plan} if "plan" in data else {})})
+        spec = QuerySpec.model_validate(values)
     except ValidationError as error:
         items += map(_item, error.errors(include_url=False))
+    if wrong is not None and not items:
+        raise wrong
     if items:
-        raise InvalidQuery(items[:_MAX_ITEMS])
+        raise InvalidQuery([*(wrong.items if wrong else ()), *items][:_MAX_ITEMS])
     return spec
+
+
+def _plan_of_sql(sql: object, data: Mapping[str, Any], catalog: Catalog) -> Plan:
+    """Return the plan of a query that was sent as SQL; raises InvalidSql, InvalidQuery."""
+    if "plan" in data:
+        detail = "the query has both 'plan' and 'sql', which say the same: leave one of them out"
+        raise InvalidQuery([ProblemItem(pointer="sql", code="plan_and_sql", detail=detail)])
+    if not isinstance(sql, str):
+        detail = f"'sql' must be the text of a SELECT, got {_shown(sql)}"
+        raise InvalidQuery([ProblemItem(pointer="sql", code="invalid_value", detail=detail)])
+    return parse_select(sql, catalog)
 
 
 def changed(spec: QuerySpec, values: Mapping[str, Any]) -> QuerySpec:
@@ -117,13 +140,16 @@ def plan_query(
 ) -> tuple[QuerySpec, TypedPlan]:
     """Parse and check a query from its JSON form; raises InvalidObject with every error.
 
-    With `alone`, a plan may stand for a query of the default class without targets.
+    With `alone`, a plan may stand for a query of the default class without targets, and SQL needs no name.
     """
     check_text(data)
-    if alone and isinstance(data, Mapping) and "nodes" in data and "plan" not in data:
-        plan = Plan.parse(data)
-        return QuerySpec(name="plan", plan=plan), infer(plan, streams, tables)
-    spec = parse_spec(data)
+    if alone and isinstance(data, Mapping):
+        if "nodes" in data and "plan" not in data:
+            plan = Plan.parse(data)
+            return QuerySpec(name="plan", plan=plan), infer(plan, streams, tables)
+        if "sql" in data:
+            data = {"name": "query", **data}
+    spec = parse_spec(data, Catalog(streams, tables))
     return spec, check(spec, streams, has_class, tables)
 
 
@@ -165,7 +191,8 @@ def _item(error: Any) -> ProblemItem:
     path = [str(part) for part in error["loc"]]
     pointer, kind, message = "/".join(path) or "body", error["type"], error["msg"]
     if kind == "missing":
-        return ProblemItem(pointer=pointer, code="missing_key", detail=f"'{path[-1]}' is required")
+        what = "'plan' or 'sql'" if path == ["plan"] else f"'{path[-1]}'"
+        return ProblemItem(pointer=pointer, code="missing_key", detail=f"{what} is required")
     if kind == "extra_forbidden":
         detail = unknown("key", path[-1], _keys()) if len(path) == 1 else f"'{path[-1]}' is not known here"
         return ProblemItem(pointer=pointer, code="unknown_key", detail=f"{detail}; leave it out")
@@ -176,7 +203,8 @@ def _item(error: Any) -> ProblemItem:
 
 
 def _keys() -> list[str]:
-    return [field.alias or name for name, field in QuerySpec.model_fields.items()]
+    fields = {**QuerySpec.model_fields, **SqlQuerySpec.model_fields}
+    return [field.alias or name for name, field in fields.items()]
 
 
 def _shown(value: object) -> str:

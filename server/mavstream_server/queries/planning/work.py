@@ -10,8 +10,11 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from mavstream_protocol.errors import InvalidObject
+from mavstream_protocol.plans.plan import Plan
 from mavstream_protocol.queries import QuerySpec
 from mavstream_protocol.schema import Schema
+from mavstream_protocol.sql import Catalog, Statement, named_sources, parse_statement, plan_to_sql
+from mavstream_protocol.sql import split_statements as split
 from mavstream_protocol.typed_plan import StreamShape, TypedPlan
 from mavstream_protocol.wire.resources import Validation
 from mavstream_server.optimizer.admission.cost_history import CostHistory
@@ -53,12 +56,15 @@ def plan(job: Job) -> Planned:
 
 def check(job: Job) -> tuple[bytes, Applicant | None]:
     """Return the validation as JSON without an estimate, and what the estimate depends on."""
+    data = parsed(job.data)
     try:
-        _, typed, applicant = plan(job)
+        spec, typed, applicant = plan(job._replace(data=data))
     except InvalidObject as error:
         found, applicant = Validation(valid=False, errors=error.items), None
     else:
         found = validation.described(typed)
+        if isinstance(data, Mapping) and "sql" in data:
+            found = found.model_copy(update={"plan": spec.plan})
     return found.model_dump_json(exclude={"admission"}).encode(), applicant
 
 
@@ -75,8 +81,14 @@ class Names(NamedTuple):
 
 
 def names(data: object) -> Names:
-    """Return the streams and tables that a query or a plan names, which was not validated yet."""
+    """Return the streams and tables that a query or a plan names, which was not validated yet.
+
+    SQL does not tell them apart, nor from queries that it names itself.
+    """
     nodes = parsed(data)
+    if isinstance(nodes, Mapping) and isinstance(sql := nodes.get("sql"), str):
+        sources = named_sources(sql)
+        return Names(sources, sources)
     for key in ("plan", "nodes"):
         if isinstance(nodes, Mapping) and key in nodes:
             nodes = nodes[key]
@@ -87,3 +99,18 @@ def names(data: object) -> Names:
         for key in ("stream", "table")
     )
     return Names(streams, tables)
+
+
+def statement(text: str, catalog: Catalog) -> Statement:
+    """Return a parsed statement; raises InvalidSql."""
+    return parse_statement(text, catalog)
+
+
+def split_statements(text: str) -> list[str]:
+    """Return the statements of a script; raises InvalidSql."""
+    return list(split(text))
+
+
+def sql_of(plan: Plan, catalog: Catalog) -> str:
+    """Return a plan as SQL; raises InvalidPlan if it does not fit the catalog."""
+    return plan_to_sql(plan, catalog)

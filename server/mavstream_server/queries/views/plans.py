@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 
+from mavstream_protocol.errors import InvalidObject
 from mavstream_protocol.plans.plan import Plan
 from mavstream_protocol.streams import field_specs
 from mavstream_protocol.typed_plan import TypedPlan
-from mavstream_protocol.wire.plans import GlobalPlan, PlacedQuery, PlanEdge, QueryPlan
+from mavstream_protocol.wire.plans import GlobalPlan, PlacedQuery, PlanEdge, QueryPlan, QuerySql
 from mavstream_protocol.wire.resources import ActualState, OperatorInfo
+from mavstream_server.core.errors import Conflict
 from mavstream_server.core.metrics import QueryMetrics
 from mavstream_server.engine.states import OperatorState
 from mavstream_server.planning.declared import declared
@@ -46,6 +48,20 @@ def query_plan(query: Query, plan: TypedPlan | None, stats: QueryMetrics | None)
         edges=() if plan is None else edges_of(plan),
         operators=_stopped(plan, written) if ended else _running(units, current),
     )
+
+
+async def query_sql(plan: QueryPlan, write: Callable[[Plan], Awaitable[str]]) -> QuerySql:
+    """Return the plans of a query as SQL; raises Conflict if what they read has changed or is gone."""
+    try:
+        sql = await write(plan.plan)
+        running = None if plan.running is None else await write(plan.running)
+    except InvalidObject as error:
+        raise Conflict(
+            f"query '{plan.query}' cannot be written as SQL, because what it reads has changed or is gone: "
+            f"{error}; get its plan without ?format=sql",
+            code="plan_outdated",
+        ) from None
+    return QuerySql(query=plan.query, sql=sql, running=running)
 
 
 def current_stats(query: Query, stats: QueryMetrics | None) -> QueryMetrics | None:
