@@ -203,8 +203,9 @@ class Aggregate(WindowedOperator):
             null = np.zeros(1, dtype=np.int64)
             live = distinct_codes([null, *codes], call.coder.count)
             mapping = yield from call.coder.compact(live)
-            for accumulator in accumulators if mapping is not None else ():
-                accumulator.recode(mapping)
+            if mapping is not None:
+                for accumulator in accumulators:
+                    accumulator.recode(mapping)
 
     @property
     def state_bytes(self) -> int:

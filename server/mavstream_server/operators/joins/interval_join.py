@@ -109,9 +109,9 @@ class IntervalJoin(SteppedOperator):
     def _compact(self) -> Iterator[None]:
         live = distinct_codes([codes for side in self.sides for codes in side.codes], self._keys.count)
         mapping = yield from self._keys.compact(live)  # preserves their order, so that runs stay sorted
-        for side in self.sides if mapping is not None else ():
-            assert mapping is not None
-            side.recode(mapping)
+        if mapping is not None:
+            for side in self.sides:
+                side.recode(mapping)
 
     @property
     def state_bytes(self) -> int:
