@@ -136,17 +136,21 @@ def _check_bounds(begin: int | None, until: int | None) -> None:
         raise ValueError("`until` must be after `begin`")
 
 
-def _refuse_sessions(data: Any) -> Any:
-    if isinstance(data, dict) and data.get("kind") == "session":
+def _is_session(value: Any) -> bool:
+    kind = value.get("kind") if isinstance(value, dict) else getattr(value, "kind", None)
+    return bool(kind == "session")
+
+
+def _refuse_sessions(value: Any) -> Any:
+    if _is_session(value):
         raise ValueError(
             "only `aggregate` has session windows: each group has its own; take a tumbling or hopping window"
         )
-    return data
+    return value
 
 
 def _by_kind(value: Any) -> str:
-    kind = value.get("kind") if isinstance(value, dict) else getattr(value, "kind", None)
-    return "session" if kind == "session" else _by_size(value)
+    return "session" if _is_session(value) else _by_size(value)
 
 
 def _by_size(value: Any) -> str:

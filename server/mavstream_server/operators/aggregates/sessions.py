@@ -77,7 +77,7 @@ class SessionGroups(WindowGroups):
         self._sort()
 
     def _chain(self, cells: Groups) -> tuple[Ints, Groups] | None:
-        """Extend sessions by one pane and begin new ones; removes and returns those that it does not extend."""
+        """Extend sessions by one pane and begin new ones; returns those that it does not extend."""
         self._sort()
         slots = self._order
         codes = self._sessions.codes.take(slots)
