@@ -297,7 +297,7 @@ class Plan(BaseModel):
 
 
 _MAX_ITEMS = 100
-_TAGS = frozenset(OPERATORS) | {"time", "rows"}
+_TAGS = frozenset(OPERATORS) | {"time", "rows", "session"}
 
 
 def _item(details: Any) -> ProblemItem:

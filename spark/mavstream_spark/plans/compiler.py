@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from mavstream_protocol.expressions.typed import AggregateCall, Call, Expression, Literal
 from mavstream_protocol.plans.plan import ELSE, InputRef
-from mavstream_protocol.plans.windows import RowWindow, SessionWindow
+from mavstream_protocol.plans.windows import RowWindow, SessionWindow, TimeWindow
 from mavstream_protocol.schema import FieldType, Schema
 from mavstream_protocol.typed_plan import (
     TypedAggregate,
