@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -13,7 +13,7 @@ from mavstream_protocol.queries import OnError
 from mavstream_protocol.schema import FieldType
 from mavstream_server.columns.batch import BEGIN_OF_TIME, END_OF_TIME, Batch, Mark
 from mavstream_server.columns.column import Column, Ints
-from mavstream_server.operators.aggregate import Aggregate
+from mavstream_server.operators.aggregate import GROUPS_AT_ONCE, Aggregate
 from mavstream_server.operators.aggregates.accumulator import Accumulator
 from mavstream_server.operators.aggregates.counts import Count
 from mavstream_server.operators.aggregates.groups import Groups
@@ -90,13 +90,13 @@ class SessionAggregate(Aggregate):
         assert mark is not None
         over = frontier >= self.windows.until
         for closed in self._sessions.close(END_OF_TIME if over else frontier, self._keys.count):
+            yield
             if closed is not None:
-                last = self._close(*closed, batch, mark)
+                last = yield from self._close(*closed, batch, mark)
                 if last is not None:
                     self.gates[0].end(last)
                     over = True
                     break
-            yield
         if over:
             self._done = True
             self.clear()
@@ -104,8 +104,10 @@ class SessionAggregate(Aggregate):
         else:
             self.emit_mark(mark._replace(since=self._answers_since(mark.since)))
 
-    def _close(self, ends: Ints, groups: Groups, batch: Batch, mark: Mark) -> int | None:
-        """Answer sessions that are whole, and announce the others as gaps.
+    def _close(
+        self, ends: Ints, groups: Groups, batch: Batch, mark: Mark
+    ) -> Generator[None, None, int | None]:
+        """Answer sessions that are whole, in steps, and announce the others as gaps.
 
         Returns the end of a one-time query if it is reached: the first end of a whole session.
         """
@@ -119,7 +121,7 @@ class SessionAggregate(Aggregate):
             groups, torn = groups.take(kept), torn[kept]
             starts, ends = starts.take(kept), ends.take(kept)
         if not torn.any():
-            self._emit_sessions(groups, starts, ends, batch, mark)
+            yield from self._emit_sessions(groups, starts, ends, batch, mark)
             return last
         self.count(MISSED, int(groups.accumulators[ROW_COUNT].result().values[torn].sum()))
         self.count("skipped_windows", int(np.count_nonzero(torn & (starts >= self._seen_from))))
@@ -131,11 +133,17 @@ class SessionAggregate(Aggregate):
                 self.emit_mark(Mark(int(ends[first]) - 1, mark.arrival, gap=int(ends[stop - 1]) - 1))
             else:
                 rows = np.arange(first, stop)
-                self._emit_sessions(groups.take(rows), starts[rows], ends[rows], batch, mark)
+                yield from self._emit_sessions(groups.take(rows), starts[rows], ends[rows], batch, mark)
         return last
 
-    def _emit_sessions(self, groups: Groups, starts: Ints, ends: Ints, batch: Batch, mark: Mark) -> None:
-        self._emit_groups(groups, (starts, ends), ends - 1, possible_since(ends, batch, mark))
+    def _emit_sessions(
+        self, groups: Groups, starts: Ints, ends: Ints, batch: Batch, mark: Mark
+    ) -> Iterator[None]:
+        arrival = possible_since(ends, batch, mark)
+        for number, part in enumerate(groups.parts(GROUPS_AT_ONCE)):
+            place = slice(number * GROUPS_AT_ONCE, (number + 1) * GROUPS_AT_ONCE)
+            self._emit_groups(part, (starts[place], ends[place]), ends[place] - 1, arrival[place])
+            yield
 
     def _answers_since(self, since: int) -> int:
         """Return the earliest time that an answer can have if rows have the time `since` or later."""

@@ -66,6 +66,7 @@ class SessionGroups(WindowGroups):
         """Chain the panes before `pane` to sessions, in order; yields sessions that end before that."""
         popped = self._table.pop(pane)
         self._pane = pane
+        yield None
         if popped is not None:
             panes, cells = popped
             edges = np.flatnonzero(np.diff(panes)) + 1
@@ -140,9 +141,9 @@ class SessionGroups(WindowGroups):
         """Return those of the panes and of the sessions."""
         return [self._table.accumulators, self._sessions.accumulators]
 
-    def live_codes(self) -> Ints:
-        """Return the distinct keys of panes and sessions, sorted."""
-        return np.unique(np.concatenate([self._table.live_codes(), self._sessions.codes]))
+    def live_codes(self) -> list[Ints]:
+        """Return the keys of panes and sessions."""
+        return [self._table.live_codes(), self._sessions.codes]
 
     def recode(self, mapping: Ints) -> None:
         """Replace the keys' codes after their coder was compacted."""
