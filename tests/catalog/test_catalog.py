@@ -119,7 +119,7 @@ def test_a_query_is_stored_with_its_states_and_versions(path: Path) -> None:
     catalog = Catalog(path)
     assert catalog.query("q1") == expected
     assert expected.spec == query("hot", "alarms")
-    assert expected[2:] == (DesiredState.PAUSED, "failed", "it overflowed", 2, 4, 17)
+    assert expected[2:] == (DesiredState.PAUSED, "failed", "it overflowed", 2, 4, 17, 0)
     catalog.remove_query("q1")
     for call in (catalog.query, catalog.remove_query, catalog.next_epoch):
         with pytest.raises(NotFound, match="no query 'q1'"):
