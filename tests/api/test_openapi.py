@@ -75,7 +75,7 @@ def test_every_operation_has_a_description_and_its_errors(document: dict[str, An
 def test_creations_link_to_the_operations_on_what_they_created(document: dict[str, Any]) -> None:
     links = document["paths"]["/v1/queries"]["post"]["responses"]["201"]["links"]
     assert set(links) == {
-        *("show_query", "change_query", "remove_query", "show_plan", "show_qos", "pull_results")
+        *("show_query", "put_query", "change_query", "remove_query", "show_plan", "show_qos", "pull_results")
     }
     assert {each["parameters"]["id"] for each in links.values()} == {"$response.body#/id"}
     table = document["paths"]["/v1/tables/{name}"]["put"]["responses"]["201"]["links"]
