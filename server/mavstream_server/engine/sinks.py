@@ -62,7 +62,8 @@ class MemorySink:
 class ResultLogSink:
     """Appends results to a result log, whose positions are the offsets that subscribers resume from.
 
-    Each frame has the epoch as its producer; `appended` is called after each append.
+    Each frame has the epoch as its producer and the revision as its sequence. `appended` is called after
+    each append.
     """
 
     def __init__(
@@ -70,11 +71,14 @@ class ResultLogSink:
         writer: LogWriter,
         columns: Sequence[str],
         epoch: int = 0,
+        revision: int = 0,
         appended: Callable[[], None] | None = None,
     ) -> None:
         self._writer = writer
         self._columns = tuple(columns)
         self._epoch = epoch
+        self.revision = revision
+        """How often the query's plan was replaced before the rows that are appended now."""
         self._appended = appended
 
     @property
@@ -89,7 +93,13 @@ class ResultLogSink:
         if batch.size and len(columns) != len(self._columns):
             columns = {name: columns[name] for name in self._columns}
         self._writer.append(
-            columns, batch.size, now, producer=self._epoch, provenance=provenance, latest=latest_time(batch)
+            columns,
+            batch.size,
+            now,
+            producer=self._epoch,
+            sequence=self.revision,
+            provenance=provenance,
+            latest=latest_time(batch),
         )
         if batch.size and self._appended is not None:
             self._appended()

@@ -50,9 +50,6 @@ class QueryRegistry:
         self._ids[query.name] = query.id
         self.names.add("query", query.name, query.id)
         insort(self._order, query.id)
-        if query.plan is not None:
-            derived = query.record.spec.derive
-            self.results[query.name] = query.plan.results(query.id, derived=derived)
         self.note(query)
 
     def remove(self, id_: str) -> None:
@@ -68,12 +65,14 @@ class QueryRegistry:
         self.importance.remove(id_)
 
     def note(self, query: Query) -> None:
-        """Update what follows from a query's state: its importance, and whether it is monitored.
+        """Update what follows from a query's plan and state: its importance, and whether it is monitored.
 
         It is monitored while it can run and has targets or allows shedding.
         """
         self.importance.update(query)
         self._note_reading(query, reads=query.final is None)
+        if query.plan is not None:
+            self.results[query.name] = query.plan.results(query.id, derived=query.record.spec.derive)
         qos = query.record.spec.qos
         if query.final is None and not query.scheduled and is_watched(qos):
             self._watched[query.id] = Registered(query.id, query.class_name, qos)

@@ -67,7 +67,7 @@ class ResultLogs:
             self._due.add(id_)
             self.appended(id_)
 
-        return ResultLogSink(writer, schema.names, command.epoch, appended)
+        return ResultLogSink(writer, schema.names, command.epoch, command.revision, appended)
 
     def reader(self, id_: str) -> ResultReader:
         """Return a reader of a log, which must be there; one that is not being written is repaired first."""

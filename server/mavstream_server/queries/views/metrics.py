@@ -115,6 +115,7 @@ def describe(
         state=query.state,
         reason=query.reason,
         epoch=query.epoch,
+        revision=query.revision,
         created=format_instant(record.created_us),
         results=results if current is None else current.offset,
         owner=query.owner,
