@@ -9,7 +9,7 @@ from socket import SHUT_RDWR, SO_RCVBUF, SOL_SOCKET, socket
 
 import httpx
 import pytest
-from tests.support.servers.hot_readings import SCHEMA, Feed, answered, pulled
+from tests.support.servers.hot_readings import SCHEMA, Feed, answered, removed
 from tests.support.servers.running_server import RunningServer, closed_with, eventually, running_server
 from tests.support.services.query_service import HOT, READINGS
 from websockets.sync.client import ClientConnection
@@ -20,12 +20,6 @@ from mavstream_protocol.wire.envelope import unseal
 pytest_plugins = ("tests.support.servers.hot_fixtures",)
 
 LIMIT = 20.0
-
-
-def removed(server: RunningServer, query: str) -> int:
-    """Return how many of the oldest results retention has removed."""
-    gap = pulled(server, query, after=-1, limit=1).gap
-    return gap[1] if gap is not None else 0
 
 
 def slow_subscriber(server: RunningServer, path: str) -> ClientConnection:

@@ -226,7 +226,7 @@ def test_a_failed_query_raises_an_error_after_its_rows(client: Client, running: 
 
 def test_gaps_are_reported_as_requested() -> None:
     gaps = []
-    with start_server(result_bytes="1MiB") as url, Client(url) as client:
+    with start_server(result_bytes="1MiB", checkpoint_interval="200ms") as url, Client(url) as client:
         client.create_stream(name="s", fields=FIELDS)
         query = client.submit(stream("s"), name="q")
         for start in range(0, 12_000, 1000):

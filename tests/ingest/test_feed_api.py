@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import websockets
+from tests.support.servers.hot_readings import removed
 from tests.support.servers.running_server import (
     PATIENCE,
     RawProducer,
@@ -204,7 +205,9 @@ FRAMES, PER_FRAME, TEXT = 120, 50, 2000
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[RunningServer]:
-    with running_server(tmp_path / "data", "--result-bytes", "1MiB") as running:
+    # Result logs keep what the last two checkpoints need.
+    flags = ("--result-bytes", "1MiB", "--checkpoint-interval", "200ms")
+    with running_server(tmp_path / "data", *flags) as running:
         assert running.http.post("/v1/streams", json=STREAM).status_code == 201
         yield running
 
@@ -313,6 +316,7 @@ def test_ten_slow_subscribers_of_a_hundred_block_no_other(server: RunningServer)
             await feed()
             await asyncio.gather(*quick)
             assert resident(server.pid) - before < 200 << 20
+            eventually(lambda: removed(server, query) > last // 2, "half of the results to be removed")
             for watcher in slow:
                 watcher.go_on.set()
 

@@ -54,7 +54,7 @@ def test_a_segment_with_marks_that_a_cursor_may_not_have_read_is_kept(tmp_path: 
 
 def test_without_limits_every_segment_is_kept(tmp_path: Path) -> None:
     with fill(tmp_path) as writer:
-        assert Retention().apply(writer, None, 10**18, force=True) == Removed(0, 0, 0, 0)
+        assert Retention().apply(writer, None, 10**18, force=True) == Removed(0, 0, 0, 0, held=False)
 
 
 def test_segments_below_the_maximum_age_are_kept(tmp_path: Path) -> None:

@@ -21,12 +21,12 @@ from mavstream_server.simulation.run.driver import Driver
 from mavstream_server.simulation.scenario import Service
 from mavstream_server.testing import ManualClock, ScriptedNetwork, ScriptedStream, Step
 
-COLUMN = 8  # bytes of an int; every row has its arrival, too
+COLUMN = 8  # bytes of an int; every row has its arrival and its time, too
 CQC_OVER_SEGMENT = {"inner": {"policy": "segment"}}
 
 
 def wide(stream: MakeStream) -> ScriptedStream:
-    """Return a stream of five numbers: 48 bytes a row with its arrival."""
+    """Return a stream of five numbers: 56 bytes a row with its arrival and its time."""
     return stream("readings", "a int, b int, c int, d int, e int")
 
 
@@ -74,8 +74,8 @@ def test_the_input_size_of_a_leaf_is_the_output_size_of_its_source(
     feed(bench, 1000)
     task = run.query.tasks["sum"]
     assert task.statistics.tuples >= 200
-    assert task.statistics.tuple_size == pytest.approx(2 * COLUMN)
-    assert entering(run.query.units) == pytest.approx(6 * COLUMN)
+    assert task.statistics.tuple_size == pytest.approx(3 * COLUMN)
+    assert entering(run.query.units) == pytest.approx(7 * COLUMN)
 
 
 def test_answers_of_a_running_query_have_a_size(stream: MakeStream, clock: ManualClock) -> None:
@@ -90,9 +90,9 @@ def test_answers_of_a_running_query_have_a_size(stream: MakeStream, clock: Manua
     feed(bench, 1000)
     assert query.tasks["#output"].statistics.tuples >= 200
     (unit,) = query.units.segments()
-    assert unit.release == pytest.approx(unit.processing * (1 - 0.5) * 6 * COLUMN, rel=0.02)
+    assert unit.release == pytest.approx(unit.processing * (1 - 0.5) * 7 * COLUMN, rel=0.02)
     (unit,) = query.units.segments(AnswerMemory.FREED)
-    assert unit.release == pytest.approx(unit.processing * 6 * COLUMN, rel=0.02)
+    assert unit.release == pytest.approx(unit.processing * 7 * COLUMN, rel=0.02)
 
 
 def test_the_policy_inside_a_class_sees_the_same_size_without_the_sources(
@@ -106,10 +106,10 @@ def test_the_policy_inside_a_class_sees_the_same_size_without_the_sources(
     inner = policy._inner["default"]
     assert isinstance(inner, SourcesLast)
     seen = inner._seen["q"]
-    assert entering(seen.units) == pytest.approx(6 * COLUMN)
+    assert entering(seen.units) == pytest.approx(7 * COLUMN)
     (route,) = seen.units.routes
-    assert progress_chart(route)[0].size == pytest.approx(6 * COLUMN)
-    assert progress_chart(route)[1].size == pytest.approx(2 * COLUMN)
+    assert progress_chart(route)[0].size == pytest.approx(7 * COLUMN)
+    assert progress_chart(route)[1].size == pytest.approx(3 * COLUMN)
     assert run.query.id == "q"
 
 
@@ -129,7 +129,7 @@ def test_above_a_shared_prefix_the_input_size_is_the_output_size_of_the_prefix(
     feed(bench, 1000)
     for run in runs:
         assert list(run.query.tasks) == ["out", "#output"]
-        assert entering(run.query.units) == pytest.approx(3 * COLUMN), "a, b and the arrival"
+        assert entering(run.query.units) == pytest.approx(4 * COLUMN), "a, b, arrival and time"
 
 
 def test_the_size_is_measured_over_new_rows_and_smoothed() -> None:

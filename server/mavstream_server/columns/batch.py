@@ -75,7 +75,9 @@ class Batch:
         if self._nbytes >= 0:
             return self._nbytes
         total = self.arrival.nbytes
-        for array in (self.time, self.position, self.row_watermark):
+        time, watermark = self.time, self.row_watermark
+        # Of rows in order the watermarks are the times, the same array.
+        for array in (time, self.position, None if watermark is time else watermark):
             if array is not None:
                 total += array.nbytes
         for column in self.columns.values():

@@ -16,6 +16,8 @@ class Removed(NamedTuple):
     nbytes: int
     start: int
     stop: int
+    held: bool
+    """Whether a cursor needs a segment that exceeds a limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,18 +41,18 @@ class Retention:
         """
         segments = writer.segments
         first = segments[0]
-        oldest, nbytes = first, writer.nbytes
+        oldest, nbytes, held = first, writer.nbytes, False
         for segment, following in pairwise(segments):
             size = following.offset - segment.offset
-            # A cursor exactly at the segment's end may still have to read the marks there.
-            needed = needed_position is not None and needed_position <= following.position
-            if needed and not force:
-                break
             # The arrival time in a segment's header is that of the last frame before it.
             old = self.max_age_ns is not None and now_ns - following.arrival > self.max_age_ns
             if not old and (self.max_bytes is None or nbytes - size < self.max_bytes):
                 break
+            # A cursor exactly at the segment's end may still have to read the marks there.
+            held = needed_position is not None and needed_position <= following.position and not force
+            if held:
+                break
             oldest, nbytes = following, nbytes - size
         count = segments.index(oldest)
         writer.remove_before(oldest.serial)
-        return Removed(count, oldest.offset - first.offset, first.position, oldest.position)
+        return Removed(count, oldest.offset - first.offset, first.position, oldest.position, held)

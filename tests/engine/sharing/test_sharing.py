@@ -99,7 +99,7 @@ def test_queries_that_are_fed_all_the_time_come_to_share(
     bench = Bench(readings, clock, sources="between_slices")
     readings.rows(*[(value, value) for value in range(2000)], frame=3)
     first = bench.start("a", hot())
-    for _ in range(6):
+    for _ in range(3):
         bench.engine.step()
     runs = [first, bench.start("b", hot()), bench.start("c", hot())]
     steps = 0

@@ -12,7 +12,12 @@ from tests.support.services.query_service import HOT, READINGS
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    env = {"MAVSTREAM_RESULT_BYTES": "1MiB", "MAVSTREAM_MAX_SUBSCRIBERS": "40"}
+    env = {
+        "MAVSTREAM_RESULT_BYTES": "1MiB",
+        "MAVSTREAM_MAX_SUBSCRIBERS": "40",
+        # Result logs keep what the last two checkpoints need.
+        "MAVSTREAM_CHECKPOINT_INTERVAL": "200ms",
+    }
     with running_server(tmp_path_factory.mktemp("data"), env=env) as made:
         made.http.post("/v1/streams", json=READINGS).raise_for_status()
         yield made

@@ -50,5 +50,11 @@ def pulled(server: RunningServer, query: str, **params: Any) -> PulledResults:
     return PulledResults.model_validate_json(answer.content)
 
 
+def removed(server: RunningServer, query: str) -> int:
+    """Return how many of the oldest results retention has removed."""
+    gap = pulled(server, query, after=-1, limit=1).gap
+    return gap[1] if gap is not None else 0
+
+
 def answered(server: RunningServer, query: str, count: int) -> None:
     eventually(lambda: server.http.get(f"/v1/queries/{query}").json()["results"] >= count, f"{count} answers")

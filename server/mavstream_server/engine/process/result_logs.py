@@ -34,15 +34,16 @@ class ResultLogs:
         self._options = LogOptions(segment_bytes=min(max(max_bytes // 8, smallest), largest))
         self._retention = Retention(max_age_ns=max_age_ns, max_bytes=max_bytes)
         self._writers: dict[str, LogWriter] = {}
-        self._grown: set[str] = set()
+        self._due: set[str] = set()
+        """Logs that have grown since they were trimmed, or that checkpoints hold beyond their limits."""
         self._trimmed = self._swept = 0
         self.written = False
         """Set by every append; reset by the host when it has notified the readers."""
 
     @property
     def settled(self) -> bool:
-        """Whether no log has grown since it was last trimmed."""
-        return not self._grown
+        """Whether no log is due to be trimmed."""
+        return not self._due
 
     def open(self, command: StartQuery) -> ResultLogSink:
         """Open or create the result log of a query; no other writer may have it open."""
@@ -54,14 +55,14 @@ class ResultLogs:
 
         def appended() -> None:
             self.written = True
-            self._grown.add(id_)
+            self._due.add(id_)
 
         return ResultLogSink(writer, schema.names, command.epoch, appended)
 
     def close(self, id_: str) -> None:
         """Close the log of a query, if it is open."""
         writer = self._writers.pop(id_, None)
-        self._grown.discard(id_)
+        self._due.discard(id_)
         if writer is not None:
             try:
                 writer.close()
@@ -80,17 +81,19 @@ class ResultLogs:
         """
         if now_ns - self._swept >= _SWEEP_EVERY:
             self._swept = now_ns
-            self._grown.update(self._writers)
-        if not self._grown or now_ns - self._trimmed < _TRIM_EVERY:
+            self._due.update(self._writers)
+        if not self._due or now_ns - self._trimmed < _TRIM_EVERY:
             return
         self._trimmed = now_ns
-        for id_ in self._grown & self._writers.keys():
-            damage = self._writers[id_].restore_header()
+        grown, self._due = self._due & self._writers.keys(), set()
+        for id_ in grown:
+            writer = self._writers[id_]
+            damage = writer.restore_header()
             if damage is not None:
                 self._on_damage(damage)
             try:
                 # Readers are not waited for: those that are behind get a gap.
-                self._retention.apply(self._writers[id_], held(id_), now_ns)
+                if self._retention.apply(writer, held(id_), now_ns).held:
+                    self._due.add(id_)  # due again: checkpoints move on without another append
             except OSError:
                 _log.exception("result log could not be trimmed", extra={"fields": {"query": id_}})
-        self._grown.clear()
