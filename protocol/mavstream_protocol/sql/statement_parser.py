@@ -83,21 +83,25 @@ def parse_statement(text: str, catalog: Catalog) -> Statement:
     return statement
 
 
+def statement_spans(text: str) -> Iterator[tuple[int, int]]:
+    """Yield where the statements of a script start and end, without semicolons; raises InvalidSql."""
+    start = None
+    for token in tokenize(SqlSource(text)):
+        if start is not None and (token.sign == ";" or token.kind == "end"):
+            yield start, start + len(text[start : token.start].rstrip())
+            start = None
+        elif start is None and token.sign != ";" and token.kind != "end":
+            start = token.start
+
+
 def split_statements(text: str) -> Iterator[str]:
     """Yield the statements of a script, which semicolons separate; raises InvalidSql.
 
     Each has as many lines in front as in the script, so that errors name the right ones.
     """
-    source = SqlSource(text)
-    start = None
-    for token in tokenize(source):
-        if start is not None and (token.sign == ";" or token.kind == "end"):
-            lines = text.count("\n", 0, start)
-            column = start - (text.rfind("\n", 0, start) + 1)
-            yield "\n" * lines + " " * column + text[start : token.start].rstrip()
-            start = None
-        elif start is None and token.sign != ";" and token.kind != "end":
-            start = token.start
+    for start, end in statement_spans(text):
+        column = start - (text.rfind("\n", 0, start) + 1)
+        yield "\n" * text.count("\n", 0, start) + " " * column + text[start:end]
 
 
 class _StatementParser:
