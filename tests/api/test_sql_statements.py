@@ -170,7 +170,7 @@ def test_wrong_rows_are_refused_as_a_whole(server: RunningServer) -> None:
     [
         ("CREATE OR REPLACE QUERY q AS SELECT * FROM readings", 409, "unsupported_statement"),
         ("ALTER STREAM readings ADD COLUMN wet bool NULL", 409, "unsupported_statement"),
-        ("DROP CLASS default", 409, "unsupported_statement"),
+        ("DROP CLASS default", 409, "default_class"),
         ("CREATE TABLE rooms AS FROM '/etc/passwd'", 400, "file_of_client"),
         ("CREATE QUERY q WITH (class = 'none') AS SELECT * FROM readings", 422, "invalid_query"),
         ("DROP STREAM none", 404, "unknown_stream"),

@@ -74,23 +74,23 @@ def _parts(script: str) -> Iterator[_Part]:
         words = script[start:end].upper().split(None, 4)
         if words[:2] == ["CREATE", "TABLE"] or words[:4] == ["CREATE", "OR", "REPLACE", "TABLE"]:
             if begun is not None:
-                yield _Part(_cut(script, spans[begun][0], spans[number - 1][1]), None, begun + 1)
+                yield _Part(cut(script, spans[begun][0], spans[number - 1][1]), None, begun + 1)
                 begun = None
             try:
-                statement = parse_statement(_cut(script, start, end), Catalog())
+                statement = parse_statement(cut(script, start, end), Catalog())
             except InvalidSql as error:
                 raise SqlError.of(error.problem(), script, (), number) from None
             assert isinstance(statement, CreateTable)
-            yield _Part(_cut(script, start, end), statement, number + 1)
+            yield _Part(cut(script, start, end), statement, number + 1)
         elif begun is None:
             begun = number
     if begun is not None:
-        yield _Part(_cut(script, spans[begun][0], spans[-1][1]), None, begun + 1)
+        yield _Part(cut(script, spans[begun][0], spans[-1][1]), None, begun + 1)
     if not spans:
         yield _Part(script, None, 1)
 
 
-def _cut(script: str, start: int, end: int) -> str:
+def cut(script: str, start: int, end: int) -> str:
     """Return a piece of a script behind as many lines and blanks, so that errors name its place."""
     column = start - (script.rfind("\n", 0, start) + 1)
     return "\n" * script.count("\n", 0, start) + " " * column + script[start:end]

@@ -10,7 +10,6 @@ from mavstream_protocol.streams import FieldSpec
 from mavstream_protocol.wire.resources import QueryInfo
 from mavstream_protocol.wire.sql import Listed
 from mavstream_server.api.services import Services
-from mavstream_server.api.sql.query_names import id_of
 from mavstream_server.core.errors import NotFound
 
 _PAGE = 1000
@@ -37,7 +36,7 @@ async def describe(name: str, parts: Services) -> Listed:
     if name in parts.tables.schemas():
         return _columns(parts.tables.info(name).fields)
     try:
-        return _columns((await parts.queries.views.info(id_of(name, parts))).fields)
+        return _columns((await parts.queries.views.info(name)).fields)
     except NotFound:
         raise NotFound(
             f"there is no stream, table or query '{name}': SHOW STREAMS, SHOW TABLES and SHOW QUERIES list "

@@ -28,7 +28,6 @@ from mavstream_server.api.routers import classes, queries, scheduler, streams, t
 from mavstream_server.api.services import Services
 from mavstream_server.api.sql import listings
 from mavstream_server.api.sql.errors import unsupported
-from mavstream_server.api.sql.query_names import id_of
 from mavstream_server.api.sql.routes import StatementRoute, route_of
 from mavstream_server.core.errors import Conflict, Refused, problem_of
 from mavstream_server.core.principal import Principal
@@ -153,9 +152,9 @@ async def _drop(statement: sql.Drop, parts: Services, who: Principal) -> Dropped
         case ObjectKind.TABLE:
             await tables.remove_table(name, parts)
         case ObjectKind.QUERY:
-            await queries.remove_query(id_of(name, parts), parts, who, None)
+            await queries.remove_query(who, parts.queries.get(name), parts, None)
         case ObjectKind.CLASS:
-            raise unsupported("DROP CLASS", "a class without queries costs nothing")
+            await classes.remove_class(name, parts, None)
     return Dropped(kind="dropped", object=statement.kind, name=name)
 
 
@@ -177,7 +176,7 @@ async def _set_scheduler(statement: sql.SetScheduler, parts: Services, who: Prin
 
 async def _change(name: str, state: DesiredState, parts: Services, who: Principal) -> Changed:
     change = QueryChange(state=state)
-    info = await queries.change_query(id_of(name, parts), change, parts, who, Response(), None)
+    info = await queries.change_query(who, parts.queries.get(name), change, parts, Response(), None)
     return Changed(kind="changed", object="query", name=name, change=info.state)
 
 
