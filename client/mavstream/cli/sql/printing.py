@@ -14,11 +14,20 @@ import orjson
 
 from mavstream._sql.results import summary
 from mavstream.cli.output import cell, complain, console, show_table
+from mavstream_protocol import FieldSpec, FieldType
 
 if TYPE_CHECKING:
     from mavstream_protocol.admission import AdmissionEstimate
     from mavstream_protocol.wire.sql import SqlResult
 
+_WIDTHS = {
+    FieldType.INT: 8,
+    FieldType.FLOAT: 10,
+    FieldType.BOOL: 5,
+    FieldType.STRING: 16,
+    FieldType.TIMESTAMP: 27,
+}
+"""Widths that columns of live rows have at least, in characters."""
 _WIDEST = 40
 """Width of the widest column of live rows, in characters; longer values shift the rest of their row."""
 
@@ -39,7 +48,7 @@ class Printer(ABC):
         """Print the result of a statement."""
 
     @abstractmethod
-    def rows(self, columns: Sequence[str], rows: Iterator[dict[str, Any]]) -> int:
+    def rows(self, fields: Sequence[FieldSpec], rows: Iterator[dict[str, Any]]) -> int:
         """Print rows as they come and return their number."""
 
 
@@ -57,9 +66,10 @@ class TablePrinter(Printer):
         if result.kind == "created":
             _warn(result.admission)
 
-    def rows(self, columns: Sequence[str], rows: Iterator[dict[str, Any]]) -> int:
+    def rows(self, fields: Sequence[FieldSpec], rows: Iterator[dict[str, Any]]) -> int:
         """Print aligned lines below a heading; columns become as wide as their widest value so far."""
-        widths = [len(name) for name in columns]
+        columns = [one.name for one in fields]
+        widths = [max(len(one.name), _WIDTHS[one.type]) for one in fields]
         count = 0
         for row in rows:
             texts = ["" if value is None else cell(value) for value in row.values()]
@@ -84,7 +94,7 @@ class JsonPrinter(Printer):
         else:
             _json_line(result.model_dump(mode="json"))
 
-    def rows(self, columns: Sequence[str], rows: Iterator[dict[str, Any]]) -> int:
+    def rows(self, fields: Sequence[FieldSpec], rows: Iterator[dict[str, Any]]) -> int:
         """Print an object per row."""
         count = 0
         for row in rows:
@@ -106,9 +116,9 @@ class CsvPrinter(Printer):
             text = result.tree if result.kind == "explained" else summary(result)
             print(text, file=sys.stderr)
 
-    def rows(self, columns: Sequence[str], rows: Iterator[dict[str, Any]]) -> int:
+    def rows(self, fields: Sequence[FieldSpec], rows: Iterator[dict[str, Any]]) -> int:
         """Print a line per row."""
-        _csv_line(columns)
+        _csv_line([one.name for one in fields])
         count = 0
         for row in rows:
             _csv_line(list(row.values()))
