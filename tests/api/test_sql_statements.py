@@ -131,6 +131,47 @@ def test_a_select_is_checked_and_not_registered(server: RunningServer) -> None:
     assert [row["id"] for row in listed(server, "SHOW QUERIES")] == before
 
 
+def test_explain_draws_the_plan_and_says_what_would_happen(server: RunningServer) -> None:
+    run(server, "CREATE STREAM watts (home int, watts float)")
+    run(server, "CREATE QUERY running AS SELECT home FROM watts WHERE watts > 10")
+    running = server.http.get
+    eventually(lambda: running("/v1/queries/running").json()["state"] == "running", "the query")
+    (found,) = run(
+        server,
+        "EXPLAIN SELECT home, count(*) AS n, window_end FROM TUMBLE(watts, INTERVAL '1' SECOND) "
+        "WHERE watts > 10 GROUP BY home, window_end",
+    )
+    lines = found["tree"].splitlines()
+    assert [line.strip(" │├└─").split(":")[1].split()[0].rstrip(",") for line in lines] == [
+        "project",
+        "aggregate",
+        "select",
+        "source",
+    ]
+    assert [line.index(line.strip(" │├└─")[0]) for line in lines] == [0, 3, 6, 9]
+    assert "where watts > 10" in lines[2]
+    assert all("rows/s" in line for line in lines)
+    assert found["assumed_rate"] == 1000.0
+    assert found["admission"]["admitted"]
+    (shared,) = found["shared"]
+    assert (shared["stream"], shared["queries"], shared["total"]) == ("watts", ["running"], 1)
+    assert len(shared["operators"]) == 2
+    assert found["backends"] == [
+        {"name": "server", "supported": True, "reasons": []},
+        {"name": "spark", "supported": True, "reasons": []},
+    ]
+    assert [field["name"] for field in found["fields"]] == ["home", "n", "window_end"]
+
+
+def test_explain_draws_shared_inputs_once_and_names_what_spark_refuses(server: RunningServer) -> None:
+    sql = "SELECT * FROM readings WHERE room LIKE room ESCAPE '!'"
+    (found,) = run(server, f"EXPLAIN WITH a AS ({sql}) SELECT * FROM a UNION ALL SELECT * FROM a")
+    assert sum("(drawn above)" in line for line in found["tree"].splitlines()) == 1
+    spark = found["backends"][1]
+    assert not spark["supported"]
+    assert spark["reasons"] == ["a: LIKE with ESCAPE needs a constant pattern"]
+
+
 def test_a_script_stops_at_the_first_error_and_tells_what_took_effect(server: RunningServer) -> None:
     again = "CREATE STREAM one (n int)"
     script = f"{again};\nSELECT * FROM one;\n\n  {again}; CREATE STREAM two (n int)"

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 if TYPE_CHECKING:
-    from mavstream_protocol.wire.sql import SqlResult
+    from mavstream_protocol.wire.sql import Explained, SqlResult
 
 
 class SqlResults(Sequence["SqlResult"]):
@@ -48,7 +48,7 @@ def text_of(result: SqlResult) -> str:
         columns = ", ".join(f"{one.name} {one.type}" for one in result.fields)
         return f"checked, not registered: {columns}"
     if result.kind == "explained":
-        return result.tree
+        return explanation(result)
     return summary(result)
 
 
@@ -67,6 +67,30 @@ def summary(result: SqlResult) -> str:
             return f"inserted {result.rows} row{'' if result.rows == 1 else 's'} into {result.stream}"
         case _:
             return ""
+
+
+def explanation(result: Explained) -> str:
+    """Return EXPLAIN as text: the tree, and below it the answers in sentences."""
+    lines = [result.tree, ""]
+    if result.assumed_rate is not None:
+        lines.append(f"No rows arrive now: costs are for {result.assumed_rate:,.0f} rows/s of each stream.")
+    admission = result.admission
+    if admission is None:
+        lines.append("Admission: not estimated, admission control is off.")
+    else:
+        answer = "would be admitted" if admission.admitted else "would not be admitted"
+        cost = f"{admission.cost_us_per_s:,.0f} us/s at {admission.rows_per_s:,.0f} rows/s"
+        lines.append(f"Admission: {answer}; expected cost {cost}, {admission.memory_bytes:,.0f} bytes.")
+        lines += [f"  {warning}" for warning in admission.warnings]
+    for one in result.shared:
+        more = "" if one.total == len(one.queries) else f" and {one.total - len(one.queries)} more"
+        lines.append(f"Shared: {' > '.join(one.operators)} with {', '.join(one.queries)}{more}.")
+    if not result.shared:
+        lines.append("Shared: nothing.")
+    for backend in result.backends:
+        can = "supported" if backend.supported else f"not supported: {'; '.join(backend.reasons)}"
+        lines.append(f"Backend {backend.name}: {can}.")
+    return "\n".join(lines)
 
 
 def _aligned(rows: Sequence[Sequence[Any]]) -> Iterator[str]:

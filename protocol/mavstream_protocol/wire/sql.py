@@ -130,6 +130,8 @@ class Explained(BaseModel):
     kind: Literal["explained"]
     tree: str
     """The operators as a tree, the output first, with expected rows and cost per second."""
+    assumed_rate: float | None = None
+    """The rows per second that the tree assumes for each stream, since none arrive now."""
     plan: Plan
     fields: tuple[FieldSpec, ...]
     """The columns of its results."""

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from mavstream._sql.results import summary
-from mavstream.cli.output import cell, complain, console, show_table
+from mavstream._sql.results import explanation, summary
+from mavstream.cli.output import cell, complain, show_table
 from mavstream_protocol import FieldSpec, FieldType
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class TablePrinter(Printer):
         if result.kind == "rows":
             show_table(result.columns, result.rows)
         elif result.kind == "explained":
-            console().print(result.tree, markup=False, soft_wrap=True)
+            _note(explanation(result))
         else:
             _note(summary(result))
         if result.kind == "created":
@@ -113,7 +113,7 @@ class CsvPrinter(Printer):
             for row in result.rows:
                 _csv_line(row)
         else:
-            text = result.tree if result.kind == "explained" else summary(result)
+            text = explanation(result) if result.kind == "explained" else summary(result)
             print(text, file=sys.stderr)
 
     def rows(self, fields: Sequence[FieldSpec], rows: Iterator[dict[str, Any]]) -> int:

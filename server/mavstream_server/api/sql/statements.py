@@ -18,6 +18,7 @@ from mavstream_protocol.wire.sql import (
     Changed,
     Created,
     Dropped,
+    Explained,
     Inserted,
     Listed,
     Selected,
@@ -28,6 +29,7 @@ from mavstream_server.api.routers import classes, queries, scheduler, streams, t
 from mavstream_server.api.services import Services
 from mavstream_server.api.sql import listings
 from mavstream_server.api.sql.errors import unsupported
+from mavstream_server.api.sql.explain import explain
 from mavstream_server.api.sql.routes import StatementRoute, route_of
 from mavstream_server.core.errors import Conflict, Refused, problem_of
 from mavstream_server.core.principal import Principal
@@ -74,8 +76,8 @@ async def _select(statement: sql.SelectRows, parts: Services, who: Principal) ->
 
 
 @_run.register
-async def _explain(statement: sql.Explain, parts: Services, who: Principal) -> Selected:
-    raise unsupported("EXPLAIN", "POST /v1/queries/validate checks a query and estimates its cost")
+async def _explain(statement: sql.Explain, parts: Services, who: Principal) -> Explained:
+    return await explain(statement.plan, parts)
 
 
 @_run.register
