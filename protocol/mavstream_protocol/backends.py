@@ -16,7 +16,6 @@ from mavstream_protocol.typed_plan import (
     TypedSelect,
     TypedSource,
     TypedSplit,
-    TypedTable,
     TypedTableJoin,
     TypedUnion,
 )
@@ -41,7 +40,7 @@ def refused_by_spark(plan: TypedPlan) -> tuple[str, ...]:
     """Return what the plan compiler for Spark refuses in a plan, by node; empty if it can run it."""
     found = []
     for node in plan.nodes.values():
-        if type(node.runs_as) not in SPARK_NODES and not isinstance(node, TypedTable):
+        if type(node.runs_as) not in SPARK_NODES and node.has_operator:
             found.append(f"{node.name}: the operator '{node.op}' is not supported")
         elif any(map(_is_variable_escape, _expressions(node))):
             found.append(f"{node.name}: LIKE with ESCAPE needs a constant pattern")
@@ -64,6 +63,6 @@ def _expressions(value: object) -> Iterator[Expression]:
     elif isinstance(value, tuple):
         for one in value:
             yield from _expressions(one)
-    elif isinstance(value, TypedNode) or (is_dataclass(value) and not isinstance(value, type)):
+    elif is_dataclass(value) and not isinstance(value, type):
         for field in fields(value):
             yield from _expressions(getattr(value, field.name))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 from typing import Any
@@ -33,6 +33,8 @@ class Runner:
     ) -> None:
         """A SELECT begins at `from_` and ends after `limit` rows or `idle` seconds without one."""
         self.from_ = from_
+        self.before_select: Callable[[], None] = lambda: None
+        """Called before a SELECT begins to show rows."""
         self._client = client
         self._printer = printer
         self._limit = limit
@@ -43,6 +45,7 @@ class Runner:
         for statement in self._statements(script):
             for result in self._client.sql(statement):
                 if result.kind == "selected":
+                    self.before_select()
                     self.select(statement, result.fields)
                 else:
                     self._printer.show(result)

@@ -47,6 +47,7 @@ class Shell:
         self._client = client
         self._runner = runner
         self._names = Names(client)
+        runner.before_select = self._say_what_is_shown
 
     def run(self) -> None:
         """Run the shell; raises TransportError if there is no server."""
@@ -109,6 +110,12 @@ class Shell:
             print(_HELP)
         else:
             complain(f"\\{name} is no command of the shell: \\? lists them")
+
+    def _say_what_is_shown(self) -> None:
+        if self._runner.from_ is ReadFrom.NOW:
+            print("new rows as they come, \\from earliest shows stored ones, too; Ctrl-C ends it")
+        else:
+            print("stored rows, and new ones as they come; Ctrl-C ends it")
 
     def _list(self) -> None:
         """List all streams, tables and queries."""

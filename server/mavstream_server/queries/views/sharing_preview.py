@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from mavstream_protocol.queries import Mode, QuerySpec
 from mavstream_protocol.scheduling import Sharing
 from mavstream_protocol.typed_plan import TypedPlan
 from mavstream_protocol.wire.resources import ActualState
 from mavstream_protocol.wire.sql import SharedOperators
-from mavstream_server.engine.sharing.prefix import Prefix, prefixes
 from mavstream_server.planning.run_options import RunOptions
 from mavstream_server.queries.registry import QueryRegistry
+
+if TYPE_CHECKING:
+    from mavstream_server.engine.sharing.prefix import Prefix
 
 _SHOWN = 5
 """The most queries that are named."""
@@ -51,6 +53,9 @@ async def shared_operators(
 def _shared(
     spec: QuerySpec, plan: TypedPlan, running: Sequence[_RunningQuery]
 ) -> tuple[SharedOperators, ...]:
+    # This loads the operators, which the API process needs for nothing else.
+    from mavstream_server.engine.sharing.prefix import prefixes
+
     found = []
     others = [(one.name, prefix) for one in running for prefix in prefixes(one.plan, _options(one.spec))]
     for own in prefixes(plan, _options(spec)):
