@@ -178,6 +178,13 @@ class Calls:
             raise SqlError.of(error.problem, sql) from None
         return info
 
+    def replace(self, name: str, query: QueryLike, given: Mapping[str, Any]) -> Talk[QueryInfo]:
+        """Register a query under a name, or change the one that has it."""
+        body = query_document(query, {**given, "name": name})
+        body["name"] = name
+        request = Request("PUT", f"/v1/queries/{quote(name)}", headers=_JSON, content=orjson.dumps(body))
+        return fetch(request, self.retry, QueryInfo)
+
     def validate(
         self, query: QueryLike | None, sql: str | None, given: Mapping[str, Any]
     ) -> Talk[Validation]:

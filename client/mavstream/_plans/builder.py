@@ -118,6 +118,12 @@ class Flow:
         """Group rows into windows by time (`"1s"`) or by number of rows (`100`); `agg` follows."""
         return Windowed(self, orjson.dumps(_window(size, hop, begin, until, partial)))
 
+    def session(self, gap: str, *, begin: Any = None, until: Any = None, partial: bool = False) -> Windowed:
+        """Group rows that are less than `gap` apart into sessions, by themselves for each group of `by`."""
+        window = {"kind": "session", "gap": gap, "begin": begin, "until": until, "partial": partial or None}
+        given = {key: value for key, value in window.items() if value is not None}
+        return Windowed(self, orjson.dumps(given))
+
     def rows_window(
         self, size: int, hop: int | None = None, *, begin: int | None = None, until: int | None = None
     ) -> Windowed:

@@ -14,7 +14,7 @@ from mavstream_protocol.plans.inference_scope import Scope, field_of
 from mavstream_protocol.plans.plan import InputRef, Node, Plan
 from mavstream_protocol.plans.scaling import scale
 from mavstream_protocol.plans.table_inference import check_table_readers, infer_table_join
-from mavstream_protocol.plans.windows import RowWindow
+from mavstream_protocol.plans.windows import RowWindow, SessionWindow
 from mavstream_protocol.schema import Field, Schema
 from mavstream_protocol.typed_plan import (
     ORDER_SENSITIVE,
@@ -27,6 +27,7 @@ from mavstream_protocol.typed_plan import (
     TypedPlan,
     TypedProject,
     TypedSelect,
+    TypedSessions,
     TypedSource,
     TypedSplit,
     TypedTable,
@@ -189,6 +190,8 @@ def _aggregate(node: nodes.AggregateNode, scope: Scope) -> TypedNode | None:
         compute = scale(node, compute, scope)
     added = scope.window_columns(node.window, [*node.by, *node.compute])
     schema = Schema((*by, *(field_of(name, e.result) for name, e in compute), *added))
+    if isinstance(node.window, SessionWindow):
+        return TypedSessions(scope.name, scope.inputs, schema, node.window, node.by, tuple(compute))
     return TypedAggregate(scope.name, scope.inputs, schema, node.window, node.by, tuple(compute), node.scaled)
 
 

@@ -19,7 +19,7 @@ from mavstream_protocol.errors import InvalidPlan, ProblemItem
 from mavstream_protocol.explained import refusal
 from mavstream_protocol.names import Name
 from mavstream_protocol.plans.hints import Hints
-from mavstream_protocol.plans.windows import NonNegativeSpan, Window
+from mavstream_protocol.plans.windows import AggregateWindow, NonNegativeSpan, Window
 
 _CONFIG = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 Input = Annotated[
@@ -189,7 +189,7 @@ class AggregateNode(PlanNode):
     op: Literal["aggregate"]
     input: Input
     by: Annotated[tuple[Name, ...], Field(max_length=64)] = ()
-    window: Window
+    window: AggregateWindow
     compute: Computation
     scaled: bool = False
     """Whether counts, sums and averages include an estimate for shed rows, each with its `<name>_error`."""
@@ -297,7 +297,7 @@ class Plan(BaseModel):
 
 
 _MAX_ITEMS = 100
-_TAGS = frozenset(OPERATORS) | {"time", "rows"}
+_TAGS = frozenset(OPERATORS) | {"time", "rows", "session"}
 
 
 def _item(details: Any) -> ProblemItem:

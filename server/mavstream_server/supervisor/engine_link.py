@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from mavstream_protocol.classes import QueryClass
 from mavstream_protocol.scheduling import SchedulerSettings
 from mavstream_server.core.damage import DamageReport
 from mavstream_server.core.errors import storage_problem
+from mavstream_server.core.machine import memory_kills
 from mavstream_server.engine.process.doorbell import Doorbell
 from mavstream_server.engine.process.messages import (
     AttachStream,
@@ -198,12 +198,12 @@ class EngineLink(EngineCommands):
         backoff, loop = _FIRST_BACKOFF, asyncio.get_running_loop()
         process = self._process
         while process is not None:
-            begun = loop.time()
+            begun, killed_before = loop.time(), memory_kills()
             hung = await process.lost(self._hang_timeout)
-            died = time.perf_counter_ns()
             self._process = None
             code = await process.end()
-            crash = crash_of(process.record.read(), code, died, hung=hung)
+            out_of_memory = memory_kills() > killed_before
+            crash = crash_of(process.record.read(), code, hung=hung, out_of_memory=out_of_memory)
             fields = {"code": code, "restarts": self.restarts, "queries": list(crash.queries)}
             _log.error("engine process %s", crash.how, extra={"fields": fields})
             _notify(self._listener.engine_died, crash)

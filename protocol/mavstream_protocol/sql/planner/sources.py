@@ -70,7 +70,7 @@ class SourcePlanner:
                 call.end,
             )
         check_time(self._builder, relation, call)
-        return replace(relation, window=call.window)
+        return replace(relation, window=call.window, session_keys=call.keys)
 
     def _named(self, item: NamedRelation, hints: QueryHints) -> Relation:
         name = item.name

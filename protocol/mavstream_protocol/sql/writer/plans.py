@@ -25,7 +25,7 @@ from mavstream_protocol.plans.plan import (
     TableNode,
     UnionNode,
 )
-from mavstream_protocol.plans.windows import RowWindow, TimeWindow
+from mavstream_protocol.plans.windows import AggregateWindow
 from mavstream_protocol.sql.planner.builder import Catalog
 from mavstream_protocol.sql.windows import ROW_TIME, WINDOW_COLUMNS
 from mavstream_protocol.sql.writer.texts import (
@@ -146,7 +146,7 @@ class PlanWriter:
             return reference, None
         return select.input, expression_text(select.where)
 
-    def _windowed(self, reference: str, window: TimeWindow | RowWindow) -> str:
+    def _windowed(self, reference: str, window: AggregateWindow) -> str:
         return window_text(self._source(reference), self.time(reference), window)
 
     def time(self, reference: str) -> str | None:

@@ -132,15 +132,19 @@ async def _create_class(statement: sql.CreateClass, parts: Services, who: Princi
 
 @_run.register
 async def _create_query(statement: sql.CreateQuery, parts: Services, who: Principal) -> Created:
-    if statement.replace:
-        raise unsupported("CREATE OR REPLACE QUERY", "drop the query and create it again")
     document = statement.spec.model_dump(mode="json", by_alias=True, exclude_unset=True)
-    info = await parts.queries.register(document, None, who)
+    replaced = False
+    if statement.replace:
+        info, created = await parts.queries.put(statement.spec.name, document, None, who)
+        replaced = not created
+    else:
+        info = await parts.queries.register(document, None, who)
     return Created(
         kind="created",
         object=ObjectKind.QUERY,
         name=info.spec.name,
         id=info.id,
+        replaced=replaced,
         admission=info.admission,
     )
 
