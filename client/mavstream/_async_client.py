@@ -197,6 +197,7 @@ class AsyncClient:
         from_: str | None = None,
         on_error: str | None = None,
         memory_limit: int | str | None = None,
+        derive: bool | None = None,
     ) -> AsyncQuery:
         """Register a query: a flow, a plan, a specification, a dict, a JSON or YAML file, or `sql=`.
 
@@ -213,6 +214,7 @@ class AsyncClient:
             "from_": from_,
             "on_error": on_error,
             "memory_limit": memory_limit,
+            "derive": derive,
         }
         info = await self._transport.run(self._calls.submit(query, sql, given))
         return AsyncQuery(self, info.id, info.admission)

@@ -226,6 +226,11 @@ def stream(name: str) -> Flow:
     return Flow(_node_of("source", {"stream": name}))
 
 
+def query(name: str) -> Flow:
+    """Return the results of another query, to be read as the rows of a stream are."""
+    return Flow(_node_of("source", {"query": name}))
+
+
 def join(left: Flow, right: Flow | Table, on: Keys = (), **options: Any) -> Flow:
     """Pair the rows of two flows, or of a flow and a table; see `Flow.join`."""
     return left.join(right, on, **options)

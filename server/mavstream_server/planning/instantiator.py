@@ -33,6 +33,7 @@ from mavstream_server.operators.operator import Operator
 from mavstream_server.operators.output import Output, Sink
 from mavstream_server.operators.project import Project
 from mavstream_server.operators.queue import Queue, QueueAccount
+from mavstream_server.operators.result_source import ResultSource
 from mavstream_server.operators.select import Select
 from mavstream_server.operators.session_aggregate import SessionAggregate
 from mavstream_server.operators.shedding.shedder import Shedder
@@ -127,7 +128,8 @@ def _built(
         if source is None:
             operator = make(node)
         else:
-            operator = Source(
+            kind = Source if source.query is None else ResultSource
+            operator = kind(
                 node.name,
                 cursor(source.stream),
                 needed[node.name],

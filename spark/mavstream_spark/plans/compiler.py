@@ -76,6 +76,11 @@ class _Compilation:
         return [TIME, POSITION] if node.name in self._ordered else [TIME]
 
     def _source(self, node: TypedSource) -> DataFrame:
+        if node.query is not None:
+            raise UnsupportedPlan(
+                f"nodes/{node.name}: reads the results of query '{node.stream}', and a dataset has streams: "
+                "put the plan of that query in its place"
+            )
         if node.stream not in self._streams:
             known = ", ".join(self._streams)
             raise UnsupportedPlan(f"nodes/{node.name}: stream '{node.stream}' is not there, only {known}")

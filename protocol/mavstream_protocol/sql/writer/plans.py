@@ -287,11 +287,11 @@ WRITERS: Mapping[type[PlanNode], Callable[[PlanWriter, Any, Hints], str]] = {
 }
 """How the query of each node is written."""
 _LEAVES: Mapping[type[PlanNode], Callable[[Any], str]] = {
-    SourceNode: lambda node: name_text(node.stream),
+    SourceNode: lambda node: name_text(node.origin),
     TableNode: lambda node: name_text(node.table),
 }
 _TIMES: Mapping[type[PlanNode], Callable[[PlanWriter, Any], str | None]] = {
-    SourceNode: lambda writer, node: writer.event_time(node.stream),
+    SourceNode: lambda writer, node: writer.event_time(node.origin),
     SelectNode: lambda writer, node: writer.time(node.input),
     SplitNode: lambda writer, node: writer.time(node.input),
     ProjectNode: _renamed_time,
