@@ -81,7 +81,7 @@ def hoarders() -> Iterator[Hoarder]:
 
 
 def _attack(target: Target, http: httpx.Client, hoarder: Hoarder, findings: Findings) -> str:
-    spec = {"name": "hoarder", "plan": {"root": hoarder.root, "nodes": hoarder.nodes}}
+    spec = {"plan": {"root": hoarder.root, "nodes": hoarder.nodes}}
     made = send(http, findings, "POST", "/v1/queries", json=spec)
     if made.status_code != 201:
         code = made.json()["errors"][0]["code"] if made.status_code == 422 else made.json()["code"]

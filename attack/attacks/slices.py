@@ -35,7 +35,7 @@ def run(target: Target, options: Options) -> Findings:
             ("pairs", _pairs(), "j"),
             ("many windows", _hopping(1, by=["k"]), "a"),
         ):
-            spec = {"name": "long", "plan": {"root": root, "nodes": nodes}}
+            spec = {"plan": {"root": root, "nodes": nodes}}
             made = send(http, findings, "POST", "/v1/queries", json=spec)
             findings.expect(made.status_code == 201, f"{name}: {made.text[:300]}")
         _feed(target, findings, options.seconds)
@@ -51,7 +51,7 @@ def run(target: Target, options: Options) -> Findings:
 
 
 def _refused(http: httpx.Client, findings: Findings) -> None:
-    spec = {"name": "long", "plan": {"root": "a", "nodes": _hopping(100_000)}}
+    spec = {"plan": {"root": "a", "nodes": _hopping(100_000)}}
     answer = send(http, findings, "POST", "/v1/queries", json=spec)
     findings.expect(answer.status_code == 422, "a window of 100 s every 1 ms was not refused")
     findings.expect(

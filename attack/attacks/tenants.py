@@ -131,4 +131,4 @@ class _Tenants:
 
 
 def _query(stream: str) -> dict[str, Any]:
-    return {"name": "q", "plan": {"root": "in", "nodes": {"in": {"op": "source", "stream": stream}}}}
+    return {"plan": {"root": "in", "nodes": {"in": {"op": "source", "stream": stream}}}}

@@ -162,8 +162,10 @@ def _spec(random: Random, stream: str) -> dict[str, Any]:
     )
     if nodes["out"] is join:
         nodes["in2"] = source
-    more = random.choice(({}, {}, {"from": "earliest"}, {"class": "default"}, {"mode": "one_time"}))
-    return {"name": "fuzz", "plan": {"root": "out", "nodes": nodes}, **more}
+    more = random.choice(
+        ({}, {"name": "fuzz"}, {"from": "earliest"}, {"class": "default"}, {"mode": "one_time"})
+    )
+    return {"plan": {"root": "out", "nodes": nodes}, **more}
 
 
 def _changed_path(random: Random, path: str) -> str:

@@ -14,7 +14,7 @@ _PAGE = 10_000
 def read_stream(server: TargetServer, stream: str, count: int) -> list[dict[str, Any]]:
     """Return the rows of a stream: waits until there are `count` of them, and a little for more."""
     plan = {"root": "in", "nodes": {"in": {"op": "source", "stream": stream}}}
-    query = server.create("/v1/queries", {"name": "reader", "plan": plan, "from": "earliest"})["id"]
+    query = server.create("/v1/queries", {"plan": plan, "from": "earliest"})["id"]
     rows: list[dict[str, Any]] = []
     end, after = time.monotonic() + PATIENCE, -1
     while time.monotonic() < end:

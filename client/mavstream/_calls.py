@@ -152,9 +152,13 @@ class Calls:
 
     def put_class(self, name: str, priority: int, description: str, latency: str | None) -> Talk[QueryClass]:
         """Create or replace a class."""
-        body = {"name": name, "priority": priority, "description": description, "latency": latency}
+        body = {"priority": priority, "description": description, "latency": latency}
         request = Request("PUT", f"/v1/classes/{quote(name)}", headers=_JSON, content=orjson.dumps(body))
         return fetch(request, self.retry, QueryClass)
+
+    def delete_class(self, name: str) -> Talk[None]:
+        """Delete a class."""
+        yield from exchange(Request("DELETE", f"/v1/classes/{quote(name)}"), self.retry)
 
     def classes(self) -> Talk[list[QueryClass]]:
         """List the classes."""

@@ -174,6 +174,10 @@ class Client:
         """
         return self._transport.run(self._calls.put_class(name, priority, description, latency))
 
+    def delete_class(self, name: str) -> None:
+        """Delete a class; refused while queries that have not ended are in it."""
+        self._transport.run(self._calls.delete_class(name))
+
     def classes(self) -> list[QueryClass]:
         """Return all classes."""
         return self._transport.run(self._calls.classes())
@@ -194,8 +198,8 @@ class Client:
     ) -> Query:
         """Register a query: a flow, a plan, a specification, a dict, or a JSON or YAML file.
 
-        Keyword arguments override the specification. A query without a name is named after its file or the
-        root of its plan.
+        Keyword arguments override the specification. A query without a name is named after its file, or by
+        the server after the root of its plan. Raises Conflict if a given name is taken.
         """
         given = {
             "name": name,
@@ -220,7 +224,7 @@ class Client:
         return self._transport.run(self._calls.queries(state))
 
     def query(self, query: str) -> Query:
-        """Return a handle for the query with this id; whether it exists is checked when it is first used."""
+        """Return a handle for the query with this name or id; its first use checks whether it exists."""
         return Query(self, query)
 
     def policies(self) -> list[PolicyInfo]:
@@ -279,11 +283,12 @@ class Client:
 
 
 class Query:
-    """A query on the server, known by its id."""
+    """A query on the server, known by its id or its name."""
 
     def __init__(self, client: Client, id_: str, admission: AdmissionEstimate | None = None) -> None:
         self._client = client
         self.id = id_
+        """The id, or the name that was given to `client.query`: the server takes both."""
         self.admission = admission
         """The server's estimate when the query was submitted through this handle; None otherwise."""
 

@@ -16,22 +16,20 @@ LOWEST_PRIORITY = 1
 HIGHEST_PRIORITY = 1000
 
 
-class QueryClass(BaseModel):
-    """A class of queries, its priority and its latency target."""
+class ClassBody(BaseModel):
+    """A class as `PUT /v1/classes/{name}` takes it: the address names it."""
 
     model_config = ConfigDict(
         frozen=True,
         extra="forbid",
         use_attribute_docstrings=True,
         json_schema_extra={
-            "examples": [
-                {"name": "alarms", "priority": 6, "latency": "20ms", "description": "Wakes people up"}
-            ]
+            "examples": [{"priority": 6, "latency": "20ms", "description": "Wakes people up"}]
         },
     )
 
-    name: Name
-    """Identifier of at most 64 characters."""
+    name: Name | None = None
+    """The name of the address, if it is given at all."""
     # 1000 steps let priorities be ratios (6:3:1) with room to insert; the bound ensures that
     # one class cannot reduce the shares of the others to nothing in the cycle of a broadcast disk.
     priority: Annotated[StrictInt, Field(ge=LOWEST_PRIORITY, le=HIGHEST_PRIORITY)] = LOWEST_PRIORITY
@@ -44,3 +42,18 @@ class QueryClass(BaseModel):
     """
     description: Annotated[str, Field(max_length=1000)] = ""
     """Description for people."""
+
+
+class QueryClass(ClassBody):
+    """A class of queries, its priority and its latency target."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"name": "alarms", "priority": 6, "latency": "20ms", "description": "Wakes people up"}
+            ]
+        },
+    )
+
+    name: Name
+    """Identifier of at most 64 characters."""

@@ -15,6 +15,7 @@ from mavstream_protocol.explained import explained
 
 NAME_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]{0,63}$"
 _NAME = re.compile(NAME_PATTERN.strip("^$"))
+_QUERY_ID = re.compile(r"([A-Za-z_][A-Za-z0-9_]{0,63})-[a-z2-7]{6}")
 _CONSIDERED = 1000
 _COMPARED = 8
 
@@ -26,6 +27,11 @@ def read_name(value: object) -> str:
     # fullmatch, because `$` also matches before a final line feed.
     if _NAME.fullmatch(value):
         return value
+    if looks := _QUERY_ID.fullmatch(value):
+        raise ValueError(
+            f"name '{value}' looks like the id of a query, which the server gives: leave out the end, "
+            f"'{value.removeprefix(looks[1])}'"
+        )
     shown = f"'{value}'" if len(value) <= 64 else f"'{value[:64]}...'"
     if len(value) > 64:
         raise ValueError(f"name {shown} has {len(value)} characters: use at most 64")

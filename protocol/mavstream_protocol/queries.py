@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
@@ -45,7 +46,7 @@ class ReadFrom(StrEnum):
 
 
 class QueryOptions(BaseModel):
-    """What a query is registered with, besides its plan."""
+    """What a query is registered with, besides its name and its plan."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -55,8 +56,6 @@ class QueryOptions(BaseModel):
         use_attribute_docstrings=True,
     )
 
-    name: Name
-    """Identifier of at most 64 characters."""
     class_: Name = Field(default=DEFAULT_CLASS, alias="class")
     """The query class that it belongs to."""
     qos: QosSpec = QosSpec()
@@ -93,6 +92,12 @@ class QueryOptions(BaseModel):
         return stop_at
 
 
+def _default_name(given: dict[str, Any]) -> str:
+    """Return the name of a query that was given none: that of its root, without the output of a split."""
+    plan = given.get("plan")
+    return plan.root.partition(".")[0] if isinstance(plan, Plan) else "query"
+
+
 class QuerySpec(QueryOptions):
     """A query as a client registers it."""
 
@@ -118,6 +123,11 @@ class QuerySpec(QueryOptions):
 
     plan: Plan
     """The plan that the query runs."""
+    name: Name = Field(default_factory=_default_name)
+    """Identifier of at most 64 characters, unique among queries, streams and tables.
+
+    By default that of the plan's root, with a suffix if it is taken.
+    """
 
 
 class SqlQuerySpec(QueryOptions):
@@ -131,3 +141,5 @@ class SqlQuerySpec(QueryOptions):
 
     sql: str
     """The query: `SELECT ...`, over the streams and stored tables of the server."""
+    name: Name | None = None
+    """As for a query with a plan."""

@@ -289,7 +289,7 @@ def test_half_closed_and_broken_sockets_are_released(server: RunningServer) -> N
 
 
 def test_an_action_in_the_wrong_state_is_refused(server: RunningServer) -> None:
-    query = server.http.post("/v1/queries", json={"name": "q", "plan": PLAN}).json()["id"]
+    query = server.http.post("/v1/queries", json={"plan": PLAN}).json()["id"]
     assert server.http.patch(f"/v1/queries/{query}", json={"state": "stopped"}).status_code == 200
     answer = server.http.patch(f"/v1/queries/{query}", json={"state": "running"})
     assert problem(answer) == (409, "wrong_state")
@@ -326,7 +326,7 @@ def test_a_websocket_to_an_unknown_path_is_closed_with_the_known_ones(
 def test_an_invalid_subscription_is_closed_with_a_reason(
     server: RunningServer, address: str, code: int
 ) -> None:
-    query = server.http.post("/v1/queries", json={"name": "q", "plan": PLAN}).json()["id"]
+    query = server.http.post("/v1/queries", json={"plan": PLAN}).json()["id"]
     with server.websocket(address.format(query=query)) as subscriber:
         closed, reason = closed_with(subscriber)
         assert (closed, bool(reason)) == (code, True)

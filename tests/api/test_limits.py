@@ -23,11 +23,8 @@ def test_reached_limits_are_reported(tmp_path: Path) -> None:
         assert server.http.post(STREAM, json=SENSORS).status_code == 201
         more = server.http.post(STREAM, json={**SENSORS, "name": "more"})
         assert problem(more) == (429, "too_many_streams")
-        query = server.http.post("/v1/queries", json={"name": "q", "plan": PLAN}).json()["id"]
-        assert (
-            problem(server.http.post("/v1/queries", json={"name": "q", "plan": PLAN}))[1]
-            == "too_many_queries"
-        )
+        query = server.http.post("/v1/queries", json={"plan": PLAN}).json()["id"]
+        assert problem(server.http.post("/v1/queries", json={"plan": PLAN}))[1] == "too_many_queries"
         address = f"/v1/queries/{query}/results"
         with server.websocket(address) as one:
             one.recv(timeout=PATIENCE)
@@ -64,9 +61,7 @@ def test_a_stream_at_its_quota_slows_its_producer_and_names_the_query_that_holds
             "t": ["x" * 50] * 1000,
             "at": [None] * 1000,
         }
-        query = server.http.post("/v1/queries", json={"name": "q", "plan": PLAN, "from": "earliest"}).json()[
-            "id"
-        ]
+        query = server.http.post("/v1/queries", json={"plan": PLAN, "from": "earliest"}).json()["id"]
         address = "/v1/streams/sensors"
         # No query reads: the engine is stopped, not dead.
         engine = server.engine_pid

@@ -16,6 +16,7 @@ ROUTES = """
     POST /v1/streams                  GET /v1/streams              GET /v1/streams/{name}
     DELETE /v1/streams/{name}         POST /v1/streams/{name}/tuples
     POST /v1/streams/{name}/complete  PUT /v1/classes/{name}       GET /v1/classes/{name}
+    DELETE /v1/classes/{name}
     GET /v1/classes                   POST /v1/queries             GET /v1/queries
     GET /v1/queries/{id}              PATCH /v1/queries/{id}       DELETE /v1/queries/{id}
     POST /v1/queries/validate         GET /v1/queries/{id}/plan    GET /v1/queries/{id}/results

@@ -172,6 +172,29 @@ def test_classes_have_versions_and_reach_the_engine(server: RunningServer) -> No
     assert server.http.get(url).json()["latency"] == "20ms"
     other = server.http.put(url, json={"name": "other"})
     assert (other.status_code, other.json()["code"]) == (400, "name_mismatch")
+    unnamed = server.http.put(url, json={"priority": 8})
+    assert (unnamed.status_code, unnamed.json()["name"]) == (200, "alarms")
+    assert server.http.get(url).json() == unnamed.json()
+
+
+def test_a_class_is_deleted_when_no_query_is_left_in_it(server: RunningServer) -> None:
+    create(server)
+    url = "/v1/classes/nightly"
+    server.http.put(url, json={"priority": 4})
+    query = register(server, name="report", **{"class": "nightly"})
+    refused = server.http.delete(url)
+    assert (refused.status_code, refused.json()["code"]) == (409, "class_in_use")
+    assert "'report'" in refused.json()["detail"]
+    server.http.patch(f"/v1/queries/{query}", json={"state": "stopped"})
+    outdated = server.http.delete(url, headers={"if-match": '"7"'})
+    assert (outdated.status_code, outdated.json()["code"]) == (412, "wrong_version")
+    assert server.http.delete(url).status_code == 204
+    assert server.http.delete(url).json()["code"] == "unknown_class"
+    assert "nightly" not in server.http.get("/v1/stats").json()["classes"]
+    lost = server.http.post("/v1/queries", json={"plan": plan(), "class": "nightly"})
+    assert lost.json()["errors"][0]["code"] == "unknown_class"
+    always = server.http.delete("/v1/classes/default")
+    assert (always.status_code, always.json()["code"]) == (409, "default_class")
 
 
 def test_a_stream_is_as_important_as_the_highest_class_that_reads_it(server: RunningServer) -> None:
@@ -201,7 +224,7 @@ def test_producers_and_subscribers_of_low_classes_lose_nothing_beside_a_high_one
     for name, priority in priorities.items():
         create(server, name=name)
         server.http.put(f"/v1/classes/{name}", json={"name": name, "priority": priority})
-        queries[name] = register(server, name=name, plan=plan(stream=name), **{"class": name})
+        queries[name] = register(server, plan=plan(stream=name), **{"class": name})
     with ExitStack() as stack:
         producers = {name: stack.enter_context(RawProducer(server, name, name)) for name in priorities}
         sockets = {
@@ -252,6 +275,29 @@ def test_a_resource_and_its_idempotency_key_are_stored_atomically(server: Runnin
     assert answers[0].json()["id"] == answers[1].json()["id"]
     again = {**READINGS, "name": "others"}
     assert [post("/v1/streams", again).status_code for _ in range(2)] == [201, 201]
+
+
+def test_a_name_works_wherever_an_id_does(server: RunningServer) -> None:
+    create(server)
+    id_ = register(server, name="mine")
+    for rest in ("", "/plan", "/qos", "/results"):
+        by_id, by_name = (server.http.get(f"/v1/queries/{ref}{rest}") for ref in (id_, "mine"))
+        assert (by_name.status_code, by_name.json().keys()) == (200, by_id.json().keys())
+    assert server.http.get("/v1/queries/mine").json()["id"] == id_
+    assert server.http.get("/v1/optimizer/decisions", params={"query": "mine"}).status_code == 200
+    with server.websocket("/v1/queries/mine/results") as subscriber:
+        assert json.loads(subscriber.recv(timeout=PATIENCE))["type"] == "opened"
+    assert server.http.patch("/v1/queries/mine", json={"state": "paused"}).json()["id"] == id_
+    for path in ("/v1/streams", "/v1/queries"):
+        body = {**READINGS, "name": "mine"} if path == "/v1/streams" else {"name": "readings", "plan": plan()}
+        assert server.http.post(path, json=body).json()["code"] == "name_taken"
+    rows_ = {"content": b"a\n1\n", "headers": {"content-type": "text/csv"}}
+    refused = server.http.put("/v1/tables/mine", **rows_).json()
+    assert refused["detail"].startswith(f"table 'mine' cannot have this name, which query '{id_}' has")
+    assert server.http.delete("/v1/queries/mine").status_code == 204
+    assert server.http.put("/v1/tables/mine", **rows_).status_code == 201
+    assert server.http.post("/v1/queries", json={"name": "mine", "plan": plan()}).status_code == 409
+    server.http.delete("/v1/tables/mine")
 
 
 def test_lists_are_paged(server: RunningServer) -> None:

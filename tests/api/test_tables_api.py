@@ -218,7 +218,7 @@ def test_tables_are_paged_and_a_used_one_is_not_removed(tmp_path: Path) -> None:
         assert server.http.delete("/v1/tables/rooms").status_code == 204
         assert problem(server.http.delete("/v1/tables/rooms"))[:2] == (404, "unknown_table")
         assert sorted(path.name for path in (tmp_path / "tables").iterdir()) == ["alarms", "homes"]
-        gone = server.http.post("/v1/queries", json={"name": "q", "plan": join_plan()})
+        gone = server.http.post("/v1/queries", json={"plan": join_plan()})
         assert gone.json()["errors"][0]["pointer"] == "plan/nodes/rooms/table"
         # A table of the same name is another one: its rows are joined, and its fields may differ.
         assert put(server, b"room,n2\nattic,5\n").json()["version"] == 1

@@ -225,10 +225,45 @@ def test_a_file_of_a_later_release_is_refused_and_not_changed(path: Path) -> Non
         connection.execute("PRAGMA user_version = 99")
     connection.close()
     before = path.read_bytes()
-    with pytest.raises(Refused, match="expected version 2 or earlier, got 99") as caught:
+    with pytest.raises(Refused, match="expected version 3 or earlier, got 99") as caught:
         Catalog(path)
     assert caught.value.code == "newer_catalog"
     assert path.read_bytes() == before
+
+
+def test_duplicate_names_of_earlier_releases_get_a_suffix(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    catalog = Catalog(path)
+    catalog.add_stream(stream("readings"))
+    names = ["hot", "hot_2", "hot", "readings", "rooms", "n" * 64, "n" * 64, "hot"]
+    with sqlite3.connect(path) as file:  # as a release before version 3 wrote it
+        file.execute("DROP INDEX queries_by_name")
+        for number, name in enumerate(names):
+            catalog.add_query(f"q{number}", query(name), number)
+        file.execute("INSERT INTO queries VALUES ('bad', '{', 'running', NULL, NULL, 0, 1, 9)")
+        file.execute("PRAGMA user_version = 2")
+    file.close()
+    catalog.close()
+    Catalog(path, tables=["rooms"]).close()
+    with sqlite3.connect(path) as file:
+        file.execute("DELETE FROM queries WHERE id = 'bad'")
+    file.close()
+    catalog = Catalog(path)
+    assert [(record.id, record.spec.name) for record in catalog.queries()] == [
+        ("q0", "hot"),
+        ("q1", "hot_2"),
+        ("q2", "hot_3"),
+        ("q3", "readings_2"),
+        ("q4", "rooms_2"),
+        ("q5", "n" * 64),
+        ("q6", "n" * 62 + "_2"),
+        ("q7", "hot_4"),
+    ]
+    assert catalog.query("q2").spec == query("hot_3")
+    renamed = [record for record in caplog.records if record.message.startswith("query renamed")]
+    assert [vars(record)["query"] for record in renamed] == ["q2", "q3", "q4", "q6", "q7"]
+    catalog.close()
 
 
 def test_a_foreign_file_is_refused(path: Path) -> None:
@@ -265,12 +300,10 @@ def test_a_garbled_specification_is_refused_by_name(path: Path) -> None:
 
 
 def test_registering_three_thousand_queries_is_quick(catalog: Catalog) -> None:
-    spec = query("q")
-
     def add(numbers: range) -> float:
         start = time.perf_counter()
         for n in numbers:
-            catalog.add_query(f"q{n:05d}", spec, n)
+            catalog.add_query(f"q{n:05d}", query(f"q{n}"), n)
             catalog.next_epoch(f"q{n:05d}")
         return time.perf_counter() - start
 
@@ -296,7 +329,7 @@ spec = QuerySpec.model_validate_json(sys.argv[2])
 n = catalog.count_queries()
 while True:
     with catalog.transaction():
-        catalog.add_query(f"q{n:06d}", spec, n)
+        catalog.add_query(f"q{n:06d}", spec.model_copy(update={"name": f"q{n}"}), n)
         catalog.remember(f"k{n}", "queries", "f", str(n))
     n += 1
     sys.stdout.write(f"{n}\\n")

@@ -111,7 +111,7 @@ def test_rows_are_appended_in_any_form(
 ) -> None:
     own = f"{name[:40]}_{request.node.callspec.id}"
     client.create_stream(name=own, fields=FIELDS)
-    query = client.submit(stream(own), name=own)
+    query = client.submit(stream(own))
     assert client.append(own, make([row(number) for number in range(7)])) == 7
     assert client.append(own, make([row(number) for number in range(7, 9)])) == 2
     client.complete(own)
@@ -141,9 +141,9 @@ def test_a_query_is_paused_resumed_stopped_and_removed(client: Client, name: str
     client.put_class("alarms", 6, "wakes people up", latency="20ms")
     assert ("alarms", 6, 20_000) in [(one.name, one.priority, one.latency) for one in client.classes()]
     flow = stream(name).where("id > 1")
-    query = client.submit(flow, name=name, class_="alarms", qos={"latency": {"p95": "50ms"}})
+    query = client.submit(flow, class_="alarms", qos={"latency": {"p95": "50ms"}})
     info = query.info()
-    assert (info.spec.name, info.spec.class_, info.desired) == (name, "alarms", "running")
+    assert (info.spec.class_, info.desired) == ("alarms", "running")
     assert [field.name for field in info.fields] == ["id", "home", "at"]
     assert query.pause().desired == "paused"
     assert query.resume().desired == "running"
@@ -164,7 +164,7 @@ def test_a_query_is_paused_resumed_stopped_and_removed(client: Client, name: str
 
 def test_times_and_targets_of_a_scheduled_query_can_be_changed(client: Client, name: str) -> None:
     client.create_stream(name=name, fields=FIELDS)
-    query = client.submit(stream(name).where("id > 1"), name=name, start_at="2100-01-01T00:00:00Z")
+    query = client.submit(stream(name).where("id > 1"), start_at="2100-01-01T00:00:00Z")
     assert query.info().state == "scheduled"
     assert query.id in [one.id for one in client.queries("scheduled")]
     with pytest.raises(Invalid) as refused:
@@ -185,7 +185,7 @@ def test_times_and_targets_of_a_scheduled_query_can_be_changed(client: Client, n
 def test_a_windowed_query_answers(client: Client, name: str) -> None:
     client.create_stream(name=name, fields=FIELDS, event_time="at")
     flow = stream(name).window("1s").by("home").agg(n="count(*)")
-    query = client.submit(flow, name=name)
+    query = client.submit(flow)
     client.append(name, [row(number) for number in range(6)])
     client.complete(name)
     rows = list(query.results(timeout=20))
@@ -219,7 +219,7 @@ def test_a_query_over_an_unknown_stream_is_refused_with_a_pointer(client: Client
 
 def test_answers_are_pulled_in_pages(client: Client, name: str) -> None:
     client.create_stream(name=name, fields=FIELDS)
-    query = client.submit(stream(name), name=name)
+    query = client.submit(stream(name))
     client.append(name, [row(number) for number in range(5)])
     client.complete(name)
     assert len(list(query.results(timeout=20))) == 5
@@ -261,8 +261,8 @@ def test_the_async_client_does_the_same(url: str, name: str) -> None:
     async def work() -> list[dict[str, Any]]:
         async with AsyncClient(url) as client:
             await client.create_stream(name=name, fields=FIELDS)
-            query = await client.submit(stream(name).where("id > 1"), name=name)
-            assert (await query.info()).spec.name == name
+            query = await client.submit(stream(name).where("id > 1"))
+            assert (await client.query((await query.info()).spec.name).info()).id == query.id
             assert await client.append(name, [row(number) for number in range(4)]) == 4
             await client.complete(name)
             assert name in [one.name for one in await client.streams()]

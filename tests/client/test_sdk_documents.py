@@ -25,8 +25,9 @@ nodes:
 """
 
 
-def test_a_plan_becomes_a_query_named_like_its_root() -> None:
-    assert query_document(PLAN, {}) == {"plan": PLAN, "name": "hot"}
+def test_a_plan_becomes_a_query_that_the_server_names_like_its_root() -> None:
+    assert query_document(PLAN, {}) == {"plan": PLAN}
+    assert QuerySpec.model_validate({"plan": PLAN}).name == "hot"
 
 
 def test_keyword_arguments_take_precedence() -> None:
@@ -41,7 +42,7 @@ def test_keyword_arguments_take_precedence() -> None:
 def test_models_and_flows_are_accepted() -> None:
     flow = stream("readings").where("a > 1").named("hot")
     spec = QuerySpec(name="q", plan=flow.build(), class_="alarms")
-    assert query_document(flow, {})["name"] == "hot"
+    assert query_document(flow, {})["plan"]["root"] == "hot"
     assert query_document(flow.build(), {})["plan"]["root"] == "hot"
     assert query_document(spec, {})["class"] == "alarms"
     assert QuerySpec.model_validate(query_document(spec, {})) == spec

@@ -64,7 +64,7 @@ def fed(client: Client, request: pytest.FixtureRequest) -> tuple[str, Query]:
     """A stream, and a query that answers its rows."""
     name = "f_" + re.sub(r"\W", "_", request.node.name)[-60:]
     client.create_stream(name=name, fields=FIELDS)
-    return name, client.submit(stream(name), name=name)
+    return name, client.submit(stream(name))
 
 
 def limits(seed: int, count: int = 30) -> list[int]:

@@ -63,7 +63,7 @@ def running(client: Client, request: pytest.FixtureRequest) -> tuple[str, Query]
     """A stream without rows, and a running query over it."""
     name = "r_" + request.node.name.partition("[")[0][-60:]
     client.create_stream(name=name, fields=FIELDS)
-    return name, client.submit(stream(name), name=name)
+    return name, client.submit(stream(name))
 
 
 def limits(seed: int, count: int = 40) -> list[int]:

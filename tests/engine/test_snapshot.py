@@ -25,6 +25,7 @@ def aggregate(window: dict[str, Any]) -> dict[str, Any]:
         "kinds": "count(distinct room)",
         "dev": "stddev(x)",
         "mid": "median(x)",
+        "high": "quantile(x, 0.9)",
         "top": "max(room)",
         "last": "last(room)",
     }

@@ -279,7 +279,7 @@ def resident(pid: int) -> int:
 
 
 def test_ten_slow_subscribers_of_a_hundred_block_no_other(server: RunningServer) -> None:
-    query = server.http.post("/v1/queries", json={"name": "q", "plan": PLAN}).json()["id"]
+    query = server.http.post("/v1/queries", json={"plan": PLAN}).json()["id"]
     address = server.websocket_url(f"/v1/queries/{query}/results?")
     last = FRAMES * PER_FRAME
     progress = asyncio.Event()

@@ -185,6 +185,22 @@ def test_predicates_are_bool() -> None:
             "use count, min, max, first or last, or CAST the argument",
         ),
         ("sum(n, n)", "wrong_arguments", "`sum(n, n)`: sum takes 1 argument, found 2"),
+        ("quantile(n)", "wrong_arguments", "`quantile(n)`: quantile takes 2 arguments, found 1"),
+        *[
+            (
+                f"quantile(n, {fraction})",
+                "wrong_arguments",
+                f"expected a constant from 0 to 1 as the second argument of quantile, got `{fraction}`; "
+                "write for example quantile(x, 0.95)",
+            )
+            for fraction in ("1.5", "-0.1", "n / 2", "'a'", "1e400", "NULL")
+        ],
+        (
+            "percentile_cont(0.5)",
+            "syntax_error",
+            "expected percentile_cont(0.95) WITHIN GROUP (ORDER BY x), got something else; write it so, or "
+            "as quantile(x, 0.95)",
+        ),
         (
             "sum(DISTINCT n)",
             "unsupported_syntax",

@@ -141,6 +141,8 @@ def test_grouping_columns_may_stand_alone() -> None:
         ("sum(temperature)", FLOAT, False),
         ("avg(n)", FLOAT, False),
         ("median(n)", FLOAT, False),
+        ("quantile(n, 0.95)", FLOAT, False),
+        ("PERCENTILE_CONT(1) WITHIN GROUP (ORDER BY n)", FLOAT, False),
         ("stddev_samp(n)", FLOAT, False),
         ("min(location)", STRING, False),
         ("last(at)", TIMESTAMP, False),

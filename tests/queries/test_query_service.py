@@ -21,6 +21,7 @@ from mavstream_server.core.clock import SystemClock
 from mavstream_server.core.errors import Conflict, NotFound, TooMany, WrongVersion
 from mavstream_server.engine.process.messages import ShedRows
 from mavstream_server.optimizer.service import OptimizerService
+from mavstream_server.queries.planning.validation import InvalidQuery
 from mavstream_server.queries.views.metrics import MetricsCache
 from mavstream_server.queries.views.qos import QosReports
 from mavstream_server.supervisor.scheduler_choice import SchedulerChoice
@@ -49,10 +50,60 @@ def test_a_registered_query_runs_and_its_answers_can_be_pulled(run: Run) -> None
     run(test)
 
 
-def test_two_queries_of_one_name_get_two_ids(run: Run) -> None:
+def test_queries_without_a_name_are_named_after_the_root_of_their_plan(run: Run) -> None:
     async def test(made: Service) -> None:
-        ids = {(await made.queries.register(HOT)).id for _ in range(5)}
-        assert len(ids) == 5
+        infos = [await made.queries.register(HOT) for _ in range(3)]
+        assert [info.spec.name for info in infos] == ["hot", "hot_2", "hot_3"]
+        assert len({info.id for info in infos}) == 3
+        await made.queries.remove("hot_2")
+        assert (await made.queries.register(HOT)).spec.name == "hot_4"
+        assert (await made.queries.views.info("hot_3")).id == infos[2].id
+
+    run(test)
+
+
+def test_a_name_belongs_to_one_object_until_that_is_deleted(run: Run) -> None:
+    named = {**HOT, "name": "mine"}
+
+    async def test(made: Service) -> None:
+        first = await made.queries.register(named, "key")
+        assert (await made.queries.register(named, "key")).id == first.id, "the same request, repeated"
+        with pytest.raises(Conflict, match=f"query '{first.id}' exists already as 'mine'") as caught:
+            await made.queries.register(named)
+        assert caught.value.code == "query_exists"
+        await made.queries.change("mine", QueryChange(state=DesiredState.STOPPED))
+        with pytest.raises(Conflict):
+            await made.queries.register(named)
+        with pytest.raises(Conflict, match="stream 'mine' cannot have this name, which query"):
+            made.streams.create(StreamSpec.model_validate({**READINGS, "name": "mine"}))
+        with pytest.raises(Conflict, match="cannot have this name, which stream 'readings' has") as caught:
+            await made.queries.register({**HOT, "name": "readings"})
+        assert caught.value.code == "name_taken"
+        await made.queries.remove("mine")
+        made.streams.create(StreamSpec.model_validate({**READINGS, "name": "mine"}))
+        made.streams.remove("mine")
+        second = await made.queries.register(named)
+        assert made.queries.get("mine").id == second.id != first.id
+
+    run(test)
+
+
+def test_a_name_is_not_an_id(run: Run) -> None:
+    async def test(made: Service) -> None:
+        id_ = (await made.queries.register(HOT)).id
+        with pytest.raises(InvalidQuery, match=f"'{id_}' looks like the id of a query"):
+            await made.queries.register({**HOT, "name": id_})
+        with pytest.raises(NotFound, match=r"no query 'hat': .* or did you mean 'hot'"):
+            made.queries.get("hat")
+
+    run(test)
+
+
+def test_of_two_queries_registered_at_once_with_one_name_one_is_refused(run: Run) -> None:
+    async def test(made: Service) -> None:
+        named = [made.queries.register({**HOT, "name": "mine"}) for _ in range(5)]
+        found = await asyncio.gather(*named, return_exceptions=True)
+        assert sorted(type(one).__name__ for one in found) == ["Conflict"] * 4 + ["QueryInfo"]
 
     run(test)
 
@@ -219,7 +270,7 @@ def test_a_stream_that_was_removed_and_created_again_can_be_read(run: Run) -> No
 
 def test_lists_are_paged_by_id_and_filtered(run: Run) -> None:
     async def test(made: Service) -> None:
-        ids = sorted([(await made.queries.register({**HOT, "name": f"q{n % 3}"})).id for n in range(7)])
+        ids = sorted([(await made.queries.register({**HOT, "name": f"q{n}"})).id for n in range(7)])
         await made.queries.change(ids[3], QueryChange(state=DesiredState.PAUSED))
         found: list[str] = []
         after: str | None = None

@@ -63,12 +63,13 @@ def stream_document(spec: StreamLike | None, given: Mapping[str, Any]) -> dict[s
 
 
 def query_document(query: QueryLike, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the request for a query; one without a name is named after its file or root."""
+    """Return the request for a query; a file gives it its name, others get one on the server."""
     data = validation_document(query, {})
     if "plan" not in data:
         data = {"plan": data}
     data |= {name.rstrip("_"): _plain(value) for name, value in given.items() if value is not None}
-    data.setdefault("name", _name(query, data["plan"]))
+    if (name := _file_name(query)) is not None:
+        data.setdefault("name", name)
     return data
 
 
@@ -79,13 +80,12 @@ def validation_document(query: QueryLike, given: Mapping[str, Any]) -> dict[str,
     return query.build().model_dump(mode="json") if isinstance(query, Flow) else _as_dict(query)
 
 
-def _name(query: QueryLike, plan: Any) -> str:
-    if isinstance(query, str | os.PathLike):
-        stem = re.sub(r"\W", "_", Path(query).stem, flags=re.ASCII)[:64]
-        if re.match(r"[A-Za-z_]", stem):
-            return stem
-    root = plan.get("root") if isinstance(plan, Mapping) else None
-    return root.partition(".")[0] if isinstance(root, str) and root else "query"
+def _file_name(query: QueryLike) -> str | None:
+    """Return the name that a file gives to its query; None if there is no file, or its name cannot be one."""
+    if not isinstance(query, str | os.PathLike):
+        return None
+    stem = re.sub(r"\W", "_", Path(query).stem, flags=re.ASCII)[:64]
+    return stem if re.match(r"[A-Za-z_]", stem) else None
 
 
 def _as_dict(value: BaseModel | Document) -> dict[str, Any]:

@@ -38,6 +38,19 @@ def set_class(
         _show([found])
 
 
+@app.command("delete")
+def delete_class(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="The name of the class.")],
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Delete a class that has no queries, or only ended ones."""
+    with client_of(context) as client:
+        client.delete_class(name)
+    if output is Output.JSON:
+        show_json({"deleted": name})
+
+
 @app.command("list")
 def list_classes(context: typer.Context, output: OutputOption = Output.TABLE) -> None:
     """List the classes."""

@@ -42,5 +42,5 @@ OutputOption = Annotated[
     Output, typer.Option("--output", "-o", help="A table for people, or JSON for programs.")
 ]
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="A JSON or YAML file.", dir_okay=False)]
-QueryArgument = Annotated[str, typer.Argument(metavar="QUERY", help="Id of a query.")]
+QueryArgument = Annotated[str, typer.Argument(metavar="QUERY", help="Name or id of a query.")]
 StreamArgument = Annotated[str, typer.Argument(metavar="STREAM", help="Name of a stream.")]

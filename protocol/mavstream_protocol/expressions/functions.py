@@ -268,6 +268,7 @@ class Aggregate:
     name: str
     takes: frozenset[FieldType] | None
     gives: FieldType | None
+    arguments: int = 1
 
 
 AGGREGATES = {
@@ -276,13 +277,17 @@ AGGREGATES = {
         Aggregate("count", None, INT),
         Aggregate("sum", _NUMERIC, None),
         *[Aggregate(name, _NUMERIC, FLOAT) for name in ("avg", "stddev", "median")],
+        Aggregate("quantile", _NUMERIC, FLOAT, arguments=2),
         *[Aggregate(name, None, None) for name in ("min", "max", "first", "last")],
     )
 }
 
-AGGREGATE_ALIASES = {"stddev_samp": "stddev", "mean": "avg"}
+AGGREGATE_ALIASES = {"stddev_samp": "stddev", "mean": "avg", "quantile_cont": "quantile"}
 
-CALLABLE = frozenset({*FUNCTIONS, *ALIASES, *AGGREGATES, *AGGREGATE_ALIASES, "if"})
+WITHIN_GROUP = "percentile_cont"
+"""SQL's other way to write `quantile`: `percentile_cont(0.95) WITHIN GROUP (ORDER BY x)`."""
+
+CALLABLE = frozenset({*FUNCTIONS, *ALIASES, *AGGREGATES, *AGGREGATE_ALIASES, "if", WITHIN_GROUP})
 """Every name that may precede an opening parenthesis, in lower case."""
 
 

@@ -120,9 +120,11 @@ class _AggregateBinder(Binder):
         part, arguments = self.part(tree), tree.operands
         if name == "count" and (not arguments or arguments[0].kind == "star") and len(arguments) < 2:
             return AggregateCall(name, None, False, FieldType.INT, False)
-        if len(arguments) != 1:
+        if len(arguments) != aggregate.arguments:
+            noun = "argument" if aggregate.arguments == 1 else "arguments"
             raise ExpressionError(
-                "wrong_arguments", f"`{part}`: {name} takes 1 argument, found {len(arguments)}"
+                "wrong_arguments",
+                f"`{part}`: {name} takes {aggregate.arguments} {noun}, found {len(arguments)}",
             )
         distinct = arguments[0].kind == "distinct"
         if distinct:
@@ -139,6 +141,21 @@ class _AggregateBinder(Binder):
                 f"`{part}`: expected {expected} as argument of {name}, found {argument.type}; "
                 "use count, min, max, first or last, or CAST the argument",
             )
+        if name == "median":
+            return AggregateCall("quantile", argument, False, FieldType.FLOAT, True, 0.5)
+        fraction = self._fraction(arguments[1]) if name == "quantile" else None
         type_ = argument.type if aggregate.gives is None else aggregate.gives
         # Aggregates skip nulls and may be left without values; only counts are never null.
-        return AggregateCall(name, argument, distinct, type_, name != "count")
+        return AggregateCall(name, argument, distinct, type_, name != "count", fraction)
+
+    def _fraction(self, tree: Tree) -> float:
+        """Return the constant second argument of a quantile."""
+        if tree.kind == "number":
+            fraction = float(tree.value)
+            if 0 <= fraction <= 1:
+                return fraction + 0.0
+        raise ExpressionError(
+            "wrong_arguments",
+            f"expected a constant from 0 to 1 as the second argument of quantile, got `{self.part(tree)}`; "
+            "write for example quantile(x, 0.95)",
+        )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from mavstream_protocol.errors import ExpressionError
-from mavstream_protocol.expressions.functions import TIME_PARTS
+from mavstream_protocol.expressions.functions import TIME_PARTS, WITHIN_GROUP
 from mavstream_protocol.expressions.intervals import UNITS, parse_interval
 from mavstream_protocol.expressions.tokens import (
     CALL,
@@ -207,7 +207,24 @@ class _Parser:
 
     def _call(self) -> Tree:
         name = self._take()
+        if name.value == WITHIN_GROUP:
+            return self._within_group(name)
         return self._tree("call", self._list(), name.start, name.value)
+
+    def _within_group(self, name: Token) -> Tree:
+        """Read PERCENTILE_CONT(0.95) WITHIN GROUP (ORDER BY x), another way to write quantile(x, 0.95)."""
+        operands = self._list()
+        for words in (("within", "group", "("), ("order", "by")):
+            following = [token.value.lower() for token in self._tokens[self._at : self._at + len(words)]]
+            if following != [*words]:
+                raise _needs_order(name)
+            self._at += len(words)
+        self._enter()
+        operands = (self._operation(_OR), *operands)
+        if not self._accept(")"):
+            raise _needs_order(name)
+        self._nested -= 1
+        return self._tree("call", operands, name.start, "quantile")
 
     def _list(self) -> tuple[Tree, ...]:
         """Read expressions in parentheses; after DISTINCT they are the operands of one tree."""
@@ -363,6 +380,15 @@ class _Parser:
             "check operators and parentheses",
             token.start,
         )
+
+
+def _needs_order(name: Token) -> ExpressionError:
+    return ExpressionError(
+        "syntax_error",
+        f"expected {name.value}(0.95) WITHIN GROUP (ORDER BY x), got something else; write it so, or as "
+        "quantile(x, 0.95)",
+        name.start,
+    )
 
 
 def _needs_list(text: str) -> ExpressionError:

@@ -39,6 +39,9 @@ LEFT_OUT = _words(
 )
 """SQL keywords that expressions do not support; a column may still have such a name."""
 
+_PHRASES = frozenset({("within", "group"), ("order", "by")})
+"""Words that may precede an opening parenthesis without being called."""
+
 _TOKEN = re.compile(
     r"""
       (?: \s+ | --[^\n]* | /\*.*?(?:\*/|\Z) )
@@ -79,7 +82,8 @@ def tokenize(text: str) -> list[Token]:
         elif group == "sign":
             kind = _SAME_SIGNS.get(value, value)
             if kind == "(" and before in (NAME, TYPE):
-                tokens[-1] = _called(tokens[-1], text)
+                if tuple(token.value.lower() for token in tokens[-2:]) not in _PHRASES:
+                    tokens[-1] = _called(tokens[-1], text)
             elif kind == "." and before in KEYWORDS:
                 tokens[-1] = tokens[-1]._replace(kind=NAME)
         elif group == "number":

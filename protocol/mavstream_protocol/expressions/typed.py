@@ -7,7 +7,7 @@ processes: `__reduce__` makes pickling them several times as fast as the default
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mavstream_protocol.schema import FieldType
 
@@ -65,6 +65,13 @@ class AggregateCall:
     distinct: bool
     type: FieldType
     nullable: bool
+    fraction: float | None = None
+    """Of `quantile`: the share of the values that are below the result."""
+
+    @property
+    def state(self) -> AggregateCall:
+        """What is kept of the rows; calls that differ in their fraction have the same state."""
+        return self if self.fraction is None else replace(self, fraction=None)
 
 
 @dataclass(frozen=True, slots=True)

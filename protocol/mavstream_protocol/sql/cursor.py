@@ -206,6 +206,9 @@ class Cursor:
         at = self._at
         before: Token | None = None
         while (token := self._tokens[at]).kind != END:
+            if token.word == "within" and self._group_follows(at):
+                at += 2
+                token = self._tokens[at]
             after_dot = before is not None and before.sign == "."
             if depth == 0 and not after_dot:
                 if token.sign in (",", ")", ";") or token.kind == HINT:
@@ -229,6 +232,11 @@ class Cursor:
             before = token
             at += 1
         return at
+
+    def _group_follows(self, at: int) -> bool:
+        """Whether `GROUP (` follows a token: WITHIN GROUP (ORDER BY x) is part of an expression."""
+        group, parenthesis = (self._tokens[min(at + ahead, len(self._tokens) - 1)] for ahead in (1, 2))
+        return group.word == "group" and parenthesis.sign == "("
 
     def _ends_operand(self, at: int) -> bool:
         token = self._tokens[at]

@@ -35,6 +35,7 @@ from mavstream_server.queries.views.qos import QosReports
 from mavstream_server.supervisor.engine_child import EngineChild
 from mavstream_server.supervisor.engine_link import EngineLink, EngineUnavailable
 from mavstream_server.supervisor.scheduler_choice import SchedulerChoice, current_scheduler
+from mavstream_server.tables.directory import table_names
 from mavstream_server.tables.retention import TableRetention
 
 _LOG = logging.getLogger("mavstream.server")
@@ -64,7 +65,10 @@ async def start_services(
     loop = asyncio.get_running_loop()
     sync = settings.delivery == "sync"
     catalog = Catalog(
-        settings.catalog_file, sync="FULL" if sync else "NORMAL", max_producers=settings.max_producers
+        settings.catalog_file,
+        sync="FULL" if sync else "NORMAL",
+        max_producers=settings.max_producers,
+        tables=table_names(settings.tables_directory),
     )
     stack.callback(catalog.close)
     background = InThreads(loop) if sync else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
@@ -63,9 +63,11 @@ class Catalog:
         *,
         sync: Literal["NORMAL", "FULL"] = "NORMAL",
         max_producers: int = 10_000,
+        tables: Collection[str] = (),
         now_us: Callable[[], int] = lambda: time.time_ns() // 1000,
     ) -> None:
-        self._database = Database(path, sync)
+        """`tables` are the names of the stored tables, which an upgrade does not give to queries."""
+        self._database = Database(path, sync, tables)
         self._specs: dict[str, QuerySpec] = {}  # parsed once; as many as there are queries
         self.owners = Owners(self._database)
         self.appends = AppendRecords(self._database)
@@ -146,6 +148,12 @@ class Catalog:
         if row is None:
             raise NotFound.class_(name, (record.spec.name for record in self.classes()))
         return ClassRecord(_parsed(QueryClass, row[0]), row[1])
+
+    def remove_class(self, name: str, expected_version: int | None = None) -> None:
+        """Remove a class; raises NotFound, WrongVersion."""
+        with self.transaction():
+            _check(f"class '{name}'", expected_version, self.class_(name).version)
+            self._database.run("DELETE FROM classes WHERE name = ?", name)
 
     def classes(self) -> list[ClassRecord]:
         """Return all classes, by name; the default class always exists."""

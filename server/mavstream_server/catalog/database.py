@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
+from mavstream_server.catalog.unique_names import make_names_unique
 from mavstream_server.core import failpoints
 from mavstream_server.core.errors import Refused, StorageFailed, StorageFull
 
-VERSION = 2
+VERSION = 3
 _SQLITE = b"SQLite format 3\0"
 _APPLICATION = 0x4D765374  # "MvSt": distinguishes catalogs from SQLite files of other programs
 
@@ -47,8 +48,22 @@ CREATE TABLE appends (
 CREATE INDEX appends_by_time ON appends (at_us);
 """
 
-# The script at index n migrates a file from version n to n + 1.
-_MIGRATIONS = (_SCHEMA, _ACCESS)
+# Damaged specifications have no name, and are reported when they are read.
+_NAMES = """
+CREATE UNIQUE INDEX queries_by_name ON queries (
+    CASE WHEN json_valid(spec) THEN json_extract(spec, '$.name') END
+);
+"""
+
+_Step = Callable[[sqlite3.Connection, Collection[str]], None]
+
+# The entry at index n migrates a file from version n to n + 1: a step, which gets the names of the tables,
+# and then a script.
+_MIGRATIONS: tuple[tuple[_Step | None, str], ...] = (
+    (None, _SCHEMA),
+    (None, _ACCESS),
+    (make_names_unique, _NAMES),
+)
 
 
 class Database:
@@ -59,7 +74,10 @@ class Database:
     by then. Only power loss can lose the last commits, and the file stays consistent.
     """
 
-    def __init__(self, path: Path, sync: Literal["NORMAL", "FULL"] = "NORMAL") -> None:
+    def __init__(
+        self, path: Path, sync: Literal["NORMAL", "FULL"] = "NORMAL", tables: Collection[str] = ()
+    ) -> None:
+        """`tables` are the names of the stored tables, which an upgrade does not give to queries."""
         self.path = path
         self._depth = 0
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -76,7 +94,7 @@ class Database:
                 f"catalog '{path}' cannot be opened ({error}): check the directory"
             ) from error
         try:
-            self._open(sync)
+            self._open(sync, tables)
         except sqlite3.DatabaseError as error:
             self._connection.close()
             if isinstance(error, sqlite3.OperationalError):
@@ -86,12 +104,12 @@ class Database:
             self._connection.close()
             raise
 
-    def _open(self, sync: str) -> None:
+    def _open(self, sync: str, tables: Collection[str]) -> None:
         run = self._connection.execute
         (application,) = run("PRAGMA application_id").fetchone()
         (version,) = run("PRAGMA user_version").fetchone()
-        (tables,) = run("SELECT count(*) FROM sqlite_schema").fetchone()
-        if (tables or application) and application != _APPLICATION:
+        (found,) = run("SELECT count(*) FROM sqlite_schema").fetchone()
+        if (found or application) and application != _APPLICATION:
             raise Refused(
                 f"catalog '{self.path}' belongs to another program: choose another data directory",
                 code="foreign_catalog",
@@ -102,17 +120,22 @@ class Database:
                 "use the release that wrote it, or a later one",
                 code="newer_catalog",
             )
-        (found,) = run("PRAGMA quick_check(1)").fetchone()
-        if found != "ok":
-            raise _garbled(self.path, found)
+        (damage,) = run("PRAGMA quick_check(1)").fetchone()
+        if damage != "ok":
+            raise _garbled(self.path, damage)
         run("PRAGMA journal_mode = WAL")
         run(f"PRAGMA synchronous = {sync}")
         for old in range(version, VERSION):
             # One transaction: if the process dies, the file keeps the version before.
-            self._connection.executescript(
-                f"BEGIN; {_MIGRATIONS[old]} PRAGMA application_id = {_APPLICATION}; "
-                f"PRAGMA user_version = {old + 1}; COMMIT;"
-            )
+            step, script = _MIGRATIONS[old]
+            run("BEGIN IMMEDIATE")
+            if step is not None:
+                step(self._connection, tables)
+            for statement in script.split(";"):
+                run(statement)
+            run(f"PRAGMA application_id = {_APPLICATION}")
+            run(f"PRAGMA user_version = {old + 1}")
+            run("COMMIT")
 
     @property
     def deleted(self) -> bool:

@@ -12,7 +12,7 @@ from mavstream_server.core.data_directory import DataUnusable, locked
 from mavstream_server.core.data_format import FORMAT_FILE, FormatGarbled, check_format
 from mavstream_server.core.errors import ServiceError
 from mavstream_server.core.settings import Settings
-from mavstream_server.tables.directory import TableDescription, list_versions
+from mavstream_server.tables.directory import TableDescription, list_versions, table_names
 from mavstream_server.tables.errors import TableFilesError
 from mavstream_server.tables.file import VersionFile
 from mavstream_server.tables.index_file import is_intact_index
@@ -60,7 +60,7 @@ def _check_catalog(settings: Settings, findings: Findings) -> None:
         findings.broken(file, "the catalog is missing: restore it from a backup")
         return
     try:
-        catalog = Catalog(file)
+        catalog = Catalog(file, tables=table_names(settings.tables_directory))
     except ServiceError as error:
         findings.broken(file, error.detail)
         return

@@ -82,11 +82,10 @@ class NotFound(ServiceError):
         )
 
     @classmethod
-    def query(cls, id_: str) -> NotFound:
-        """Return the error for a query that does not exist."""
-        return cls(
-            f"there is no query '{id_}': GET /v1/queries lists those that there are", code="unknown_query"
-        )
+    def query(cls, ref: str, known: Iterable[str] = ()) -> NotFound:
+        """Return the error for a query that does not exist, by its id or name."""
+        listed = "GET /v1/queries lists those that there are"
+        return cls(f"there is no query '{ref}': {listed}{_meant(ref, known)}", code="unknown_query")
 
     @classmethod
     def producer(cls, name: str, known: Iterable[str] = ()) -> NotFound:
@@ -210,6 +209,12 @@ class StorageFull(ServiceError):
     status = 507
     code = "storage_full"
     title = "There is no space"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return the names of objects for an error message: the first five, and the number of the others."""
+    shown = ", ".join(f"'{name}'" for name in names[:5])
+    return f"{shown} and {len(names) - 5} more" if len(names) > 5 else shown
 
 
 def is_full(error: Exception) -> bool:

@@ -25,9 +25,11 @@ from mavstream_server.core.errors import (
     OverQuota,
     ServiceError,
     TooMany,
+    listed,
     storage_problem,
 )
 from mavstream_server.core.importance import AllEqual, Importance
+from mavstream_server.core.namespace import Namespace
 from mavstream_server.core.settings import Settings
 from mavstream_server.ingest.append_handle import Accepted, AppendHandle, Outcome, Repeated
 from mavstream_server.ingest.arrival_clock import ArrivalClock
@@ -74,8 +76,10 @@ class StreamStore:
         importance: Importance | None = None,
         producers: CreditListener | None = None,
         damage: DamageReport | None = None,
+        names: Namespace | None = None,
     ) -> None:
         self._directory = settings.streams_directory
+        self._names = Namespace() if names is None else names
         self._max_streams = settings.max_streams
         self._credit = settings.credit_bytes
         self._sync = Sync.GROUP if settings.delivery == "sync" else Sync.NEVER
@@ -133,6 +137,7 @@ class StreamStore:
             self.clock.not_before(log.writer.last_arrival)
         self._logs[spec.name] = log
         self._shapes[spec.name] = log.shape
+        self._names.add("stream", spec.name)
         return log
 
     def flush(self, now: int | None = None) -> None:
@@ -205,6 +210,8 @@ class StreamStore:
                 code="too_many_streams",
             )
         fresh, path = spec.name not in self._logs, self._directory / spec.name
+        if fresh:
+            self._names.require_free("stream", spec.name)
         if fresh and path.exists():
             if has_rows(path):
                 raise Conflict(
@@ -231,10 +238,9 @@ class StreamStore:
         """Remove a stream and its rows; raises NotFound, and Conflict while queries read it."""
         log = self._log(name)
         if in_use_by:
-            shown = ", ".join(f"'{query}'" for query in in_use_by[:5])
-            more = f" and {len(in_use_by) - 5} more" if len(in_use_by) > 5 else ""
             raise Conflict(
-                f"stream '{name}' is read by {shown}{more}: remove these queries first", code="stream_in_use"
+                f"stream '{name}' is read by {listed(in_use_by)}: remove these queries first",
+                code="stream_in_use",
             )
         self._background.settle()
         log.close()
@@ -256,6 +262,7 @@ class StreamStore:
     def _forget(self, log: StreamWriter) -> None:
         log.close()
         del self._logs[log.spec.name], self._shapes[log.spec.name]
+        self._names.remove("stream", log.spec.name)
         self._flusher.drop(log, NotFound.stream(log.spec.name))
         self._retention.count()
 

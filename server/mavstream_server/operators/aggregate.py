@@ -59,7 +59,8 @@ class Aggregate(WindowedOperator):
         self._key_types = [type_ for _, type_ in by]
         self._errors = ErrorPolicy(on_error, self)
         calls = list(dict.fromkeys(call for _, expression in compute for call in expression.calls))
-        self._called = calls
+        self._called = list(dict.fromkeys(call.state for call in calls))
+        self._asked = [(call, self._called.index(call.state)) for call in calls]
         self._ordered = ordered
         self.clear()
         self._numbered = self.windows.overlapping or any(call.ordered for call in self._calls)
@@ -144,8 +145,7 @@ class Aggregate(WindowedOperator):
             groups = groups.take(groups.accumulators[len(self._calls)].result().values.argsort())
         keys = dict(zip(self._by, self._keys.columns(groups.codes), strict=True))
         calls = [
-            call.result(accumulator)
-            for call, accumulator in zip(self._calls, groups.accumulators, strict=False)
+            self._calls[number].result(groups.accumulators[number], call) for call, number in self._asked
         ]
         errors = RowErrors()
         columns = dict(keys)

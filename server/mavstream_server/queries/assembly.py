@@ -10,6 +10,7 @@ from mavstream_server.catalog.catalog import Catalog
 from mavstream_server.core.background import Background
 from mavstream_server.core.clock import Clock
 from mavstream_server.core.damage import DamageReport
+from mavstream_server.core.namespace import Namespace
 from mavstream_server.core.settings import Settings
 from mavstream_server.core.work_queue import WorkQueue
 from mavstream_server.ingest.flusher import CreditListener, Timers
@@ -61,7 +62,8 @@ def assemble(
     `admission` returns the admission policy in force; by default that of the settings.
     """
     damage = damage or DamageReport()
-    registry = QueryRegistry()
+    names = Namespace()
+    registry = QueryRegistry(names)
     readers = StreamReaders(link)
     streams = StreamStore(
         settings,
@@ -74,11 +76,12 @@ def assemble(
         importance=registry.importance,
         producers=producers,
         damage=damage,
+        names=names,
     )
     try:
         # Versions of tables and starting times are compared with arrival times.
         clock = streams.clock
-        tables = TableStore(settings, clock, TableJoins(registry, streams), damage)
+        tables = TableStore(settings, clock, TableJoins(registry, streams), damage, names)
     except BaseException:
         streams.close()
         raise

@@ -71,6 +71,8 @@ class QueryChanges:
         if spec.stop_at != before.stop_at:
             await self._placement.set_stop_time(query, spec.stop_at)
         try:
+            if spec.class_ != before.class_ and not self._has_class(spec.class_):
+                raise specs.unknown_class(spec.class_)  # removed while the engine set the stop time
             with self._catalog.transaction():
                 record = self._catalog.query(query.id)
                 if spec is not before:

@@ -48,6 +48,10 @@ class ClassImportance:
         self.version += 1
         self._refresh(frozenset(self._readers))
 
+    def remove_class(self, class_name: str) -> None:
+        """Forget the priority of a class without queries."""
+        self._priorities.pop(class_name, None)
+
     def update(self, query: Query) -> None:
         """Count a query that is new, or whose class or desired state has changed."""
         runs = query.final is None and not query.scheduled and query.record.desired is DesiredState.RUNNING

@@ -75,6 +75,11 @@ class Query:
         return self.record.id
 
     @property
+    def name(self) -> str:
+        """The name: unique, and chosen by the client."""
+        return self.record.spec.name
+
+    @property
     def class_name(self) -> str:
         """Name of the query's class."""
         return self.record.spec.class_

@@ -1,4 +1,4 @@
-"""Query registry: all registered queries by id, with the lookups that need no engine."""
+"""Query registry: all registered queries by id and name, with the lookups that need no engine."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 from mavstream_protocol.wire.resources import ActualState
 from mavstream_server.core.errors import NotFound
+from mavstream_server.core.namespace import Namespace
 from mavstream_server.optimizer.monitor import is_watched
 from mavstream_server.optimizer.service import Registered
 from mavstream_server.optimizer.target_index import IndexedTarget
@@ -18,8 +19,11 @@ from mavstream_server.queries.query import Query
 class QueryRegistry:
     """All registered queries, ended ones included."""
 
-    def __init__(self) -> None:
+    def __init__(self, names: Namespace) -> None:
+        self.names = names
+        """The names of streams, tables and queries."""
         self._queries: dict[str, Query] = {}
+        self._ids: dict[str, str] = {}  # by name
         self._order: list[str] = []  # ids in sorted order, for pages
         self._watched: dict[str, Registered] = {}
         self.importance = ClassImportance()
@@ -39,12 +43,16 @@ class QueryRegistry:
     def enter(self, query: Query) -> None:
         """Add a query."""
         self._queries[query.id] = query
+        self._ids[query.name] = query.id
+        self.names.add("query", query.name, query.id)
         insort(self._order, query.id)
         self.note(query)
 
     def remove(self, id_: str) -> None:
         """Remove a query."""
-        del self._queries[id_]
+        name = self._queries.pop(id_).name
+        del self._ids[name]
+        self.names.remove("query", name)
         del self._order[bisect_right(self._order, id_) - 1]
         self._watched.pop(id_, None)
         self.importance.remove(id_)
@@ -64,14 +72,18 @@ class QueryRegistry:
     # Lookup
 
     def find(self, id_: str) -> Query | None:
-        """Return a query, or None."""
+        """Return a query by its id, or None."""
         return self._queries.get(id_)
 
-    def get(self, id_: str) -> Query:
-        """Return a query; raises NotFound."""
-        query = self._queries.get(id_)
+    def id_of(self, ref: str) -> str:
+        """Return the id of a query with a name; anything else is returned as it is."""
+        return self._ids.get(ref, ref)
+
+    def get(self, ref: str) -> Query:
+        """Return a query by its id or name, which are never the same; raises NotFound."""
+        query = self._queries.get(self.id_of(ref))
         if query is None:
-            raise NotFound.query(id_)
+            raise NotFound.query(ref, self._ids)
         return query
 
     def select(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from mavstream_protocol.errors import ProblemItem
 from mavstream_protocol.wire.resources import ActualState, DesiredState, QueryChange
@@ -12,7 +12,7 @@ from mavstream_server.ingest.stream_store import StreamStore
 from mavstream_server.queries.crashes import QueryCrashes
 from mavstream_server.queries.placement import Placement
 from mavstream_server.queries.planning.planner import QueryPlanner
-from mavstream_server.queries.planning.validation import InvalidQuery
+from mavstream_server.queries.planning.validation import InvalidQuery, unknown_class
 from mavstream_server.queries.query import Query
 from mavstream_server.queries.registry import QueryRegistry
 from mavstream_server.queries.stream_readers import StreamReaders
@@ -30,6 +30,7 @@ class QueryResuming:
         planner: QueryPlanner,
         placement: Placement,
         crashes: QueryCrashes,
+        has_class: Callable[[str], bool],
     ) -> None:
         self._catalog = catalog
         self._registry = registry
@@ -38,6 +39,7 @@ class QueryResuming:
         self._planner = planner
         self._placement = placement
         self._crashes = crashes
+        self._has_class = has_class
 
     async def resume(self, query: Query, change: QueryChange, version: int | None) -> None:
         """Start a failed query again at `skip_to`; streams that are not named go on at their end.
@@ -50,6 +52,8 @@ class QueryResuming:
             positions = self._positions(
                 query.id, frozenset(source.stream for source in plan.sources), change.skip_to or {}
             )
+            if not self._has_class(query.class_name):
+                raise unknown_class(query.class_name)
             query.record = self._catalog.reopen(query.id, version)
             query.plan, query.begun, query.suspect = plan, True, False
             self._crashes.forget(query.id)

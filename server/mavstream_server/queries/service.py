@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 
 from mavstream_protocol.admission import AdmissionPolicy
+from mavstream_protocol.classes import DEFAULT_CLASS
 from mavstream_protocol.errors import InvalidObject
 from mavstream_protocol.plans.plan import Plan
 from mavstream_protocol.queries import QuerySpec, ReadFrom
@@ -20,7 +21,7 @@ from mavstream_protocol.wire.resources import (
     QueryInfo,
 )
 from mavstream_server.catalog.catalog import Catalog, QueryRecord
-from mavstream_server.core.errors import Conflict, NotFound, TooMany
+from mavstream_server.core.errors import Conflict, NotFound, TooMany, listed
 from mavstream_server.core.principal import ANYBODY, Principal
 from mavstream_server.core.settings import Settings
 from mavstream_server.engine.checkpoints.store import CheckpointStore
@@ -117,7 +118,7 @@ class QueryService:
         self._restarts: set[asyncio.Task[None]] = set()
         self._crashes = QueryCrashes(registry, self._finisher)
         self._resuming = QueryResuming(
-            catalog, registry, readers, streams, self.planner, self.placement, self._crashes
+            catalog, registry, readers, streams, self.planner, self.placement, self._crashes, self._has_class
         )
         self.quotas = OwnerQuotas(registry, self.metrics, self._fail)
         self._changes = QueryChanges(
@@ -183,12 +184,21 @@ class QueryService:
                 code="too_many_queries",
             )
         self.quotas.check_count(principal)
+        spec = self._named(spec)
         admission = None if applicant is None else self.admission.admit(applicant)
         query = self._enter(self._record(spec, key, fingerprint, principal), plan, principal.name)
         if not query.scheduled:
             self._hold(query)
             await self.placement.place(query)
         return describe(query, None, 0, self._durability).model_copy(update={"admission": admission})
+
+    def _named(self, spec: QuerySpec) -> QuerySpec:
+        """Return a new query's specification with a free name; raises Conflict if the given one is taken."""
+        names = self.registry.names
+        if "name" in spec.model_fields_set:
+            names.require_free("query", spec.name)
+            return spec
+        return spec.model_copy(update={"name": names.free(spec.name)})
 
     def _hold(self, query: Query) -> None:
         """Fix the start position of a query that reads from now on, however late the engine starts it."""
@@ -250,9 +260,9 @@ class QueryService:
 
     # Lookup
 
-    def get(self, id_: str) -> Query:
-        """Return a query; raises NotFound."""
-        return self.registry.get(id_)
+    def get(self, ref: str) -> Query:
+        """Return a query by its id or name; raises NotFound."""
+        return self.registry.get(ref)
 
     def fairness(self) -> dict[str, ClassFairness]:
         """Return the fairness metrics of all classes over the last seconds."""
@@ -270,6 +280,25 @@ class QueryService:
         """Return the priorities of the classes."""
         return {record.spec.name: record.spec.priority for record in self._catalog.classes()}
 
+    def remove_class(self, name: str, version: int | None = None) -> None:
+        """Remove a class; raises NotFound, WrongVersion, and Conflict if queries in it have not ended."""
+        self._catalog.class_(name)
+        if name == DEFAULT_CLASS:
+            raise Conflict(
+                f"class '{name}' always exists, for queries that name none: change its priority instead",
+                code="default_class",
+            )
+        if users := [
+            query.name for query in self.registry if query.final is None and query.class_name == name
+        ]:
+            raise Conflict(
+                f"class '{name}' has queries that have not ended, {listed(sorted(users))}: move them to "
+                "another class, or stop or remove them first",
+                code="class_in_use",
+            )
+        self._catalog.remove_class(name, version)
+        self.registry.importance.remove_class(name)
+
     def set_priority(self, class_name: str, priority: int) -> None:
         """Have ingest and delivery follow the priority of a class; the engine is told by the caller."""
         self.registry.importance.set_priority(class_name, priority)
@@ -284,7 +313,7 @@ class QueryService:
 
     # Changes
 
-    async def change(self, id_: str, change: QueryChange, version: int | None = None) -> QueryInfo:
+    async def change(self, ref: str, change: QueryChange, version: int | None = None) -> QueryInfo:
         """Change the desired state of a query, its class, times or targets.
 
         With `skip_to` a failed query goes on behind the rows that it failed at.
@@ -292,9 +321,10 @@ class QueryService:
         Raises NotFound, WrongVersion, Conflict, InvalidQuery.
         """
         make = self._changes.make if change.skip_to is None else self._resuming.resume
-        await make(self.get(id_), change, version)
-        self.metrics.forget(id_)
-        return await self.views.info(id_)
+        query = self.get(ref)
+        await make(query, change, version)
+        self.metrics.forget(query.id)
+        return await self.views.info(query.id)
 
     async def migrate_plan(self, id_: str, plan: Plan) -> None:
         """Start the migration of a running query to an equivalent plan.
@@ -321,9 +351,10 @@ class QueryService:
                 raise
         self.metrics.forget(id_)
 
-    async def remove(self, id_: str, version: int | None = None) -> None:
+    async def remove(self, ref: str, version: int | None = None) -> None:
         """Stop a query and remove it with its results; raises NotFound, WrongVersion."""
-        query = self.get(id_)
+        query = self.get(ref)
+        id_ = query.id
         async with query.lock:
             self.get(id_)  # it may have been removed while this waited for the lock
             if version is not None and version != query.record.version:

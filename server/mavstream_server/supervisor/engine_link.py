@@ -284,6 +284,10 @@ class EngineLink(EngineCommands):
         await self.call(SetClass(spec))
         self._classes[spec.name] = spec
 
+    def forget_class(self, name: str) -> None:
+        """Do not send a removed class to later engines; in the present one it has no queries."""
+        self._classes.pop(name, None)
+
     async def set_clock(self, offset_ns: int) -> None:
         """Set the engine's clock: arrival time minus monotonic time, also after a restart.
 

@@ -38,6 +38,13 @@ class VersionName(NamedTuple):
         return path / f"{self.number:010d}-{self.stamp:020d}.version"
 
 
+def table_names(directory: Path) -> list[str]:
+    """Return the names of the tables in a directory; other names begin with a dot."""
+    if not directory.is_dir():
+        return []
+    return sorted(path.name for path in directory.iterdir() if path.is_dir() and path.name[0] != ".")
+
+
 def list_versions(path: Path) -> list[VersionName]:
     """Return the versions in a table's directory, oldest first."""
     found = (_NAME.fullmatch(name) for name in os.listdir(path))

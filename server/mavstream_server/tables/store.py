@@ -20,7 +20,8 @@ from mavstream_server.columns.column import Column
 from mavstream_server.core import failpoints
 from mavstream_server.core.clock import Clock
 from mavstream_server.core.damage import Damage, DamageReport
-from mavstream_server.core.errors import Conflict, NotFound, TooMany, WrongVersion, storage_problem
+from mavstream_server.core.errors import Conflict, NotFound, TooMany, WrongVersion, listed, storage_problem
+from mavstream_server.core.namespace import Namespace
 from mavstream_server.core.settings import Settings
 from mavstream_server.tables.directory import (
     Changes,
@@ -101,8 +102,10 @@ class TableStore:
         clock: Clock,
         joins: Joins | None = None,
         damage: DamageReport | None = None,
+        names: Namespace | None = None,
     ) -> None:
         """`joins` are the queries that join tables, by default none; `damage` collects unusable files."""
+        self._names = Namespace() if names is None else names
         self._damage = damage or DamageReport()
         self._directory = settings.tables_directory
         self._most = settings.max_tables
@@ -123,6 +126,7 @@ class TableStore:
             elif path.is_dir():
                 try:
                     self._add(path)
+                    self._names.add("table", path.name)
                 except TableFilesError as error:
                     file = error.path if error.path != path else path / "table.json"
                     self._damage.add(Damage(file, 0, 0, 0, 0, f"table ignored: {error}"))
@@ -205,6 +209,8 @@ class TableStore:
             table = self._tables.get(name)
             self._check(name, table, given.schema, expected)
             folder = self._directory / f"{_NEW}{name}" if table is None else table.path
+            if table is None:
+                self._names.add("table", name)
             try:
                 await asyncio.to_thread(self._draft, folder, table is None, given)
                 new = _read_version(folder, None)
@@ -220,6 +226,9 @@ class TableStore:
                     await asyncio.to_thread(sync_directories, (self._directory / name, self._directory))
             except OSError as error:
                 raise storage_problem(f"table '{name}'", error) from error
+            finally:
+                if name not in self._tables:
+                    self._names.remove("table", name)
             return self.info(name), table is None
 
     def _check(self, name: str, table: Table | None, schema: Schema, expected: int | None) -> None:
@@ -227,6 +236,7 @@ class TableStore:
         if expected is not None and expected != version:
             raise WrongVersion(f"table '{name}'", expected, version)
         if table is None:
+            self._names.require_free("table", name)
             if len(self._tables) >= self._most:
                 raise TooMany(
                     f"table '{name}' would be one more than the {self._most} that are allowed: "
@@ -297,10 +307,8 @@ class TableStore:
         async with self._changing:
             table = self._table(name)
             if in_use := users():
-                shown = ", ".join(f"'{query}'" for query in in_use[:5])
-                more = f" and {len(in_use) - 5} more" if len(in_use) > 5 else ""
                 raise Conflict(
-                    f"table '{name}' is joined by {shown}{more}: stop or remove these queries first",
+                    f"table '{name}' is joined by {listed(in_use)}: stop or remove these queries first",
                     code="table_in_use",
                 )
             away = self._directory / f"{_REMOVED}{name}-{self._clock.now()}"
@@ -310,6 +318,7 @@ class TableStore:
                 raise storage_problem(f"the removal of table '{name}'", error) from error
             table.changes.close()
             del self._tables[name], self._schemas[name]
+            self._names.remove("table", name)
             await asyncio.to_thread(shutil.rmtree, away, ignore_errors=True)
 
     def forget_before(self, name: str, arrival: int | None) -> int:

@@ -24,8 +24,8 @@ def aggregated(call: AggregateCall, argument: str | None) -> str:
             return f"CAST({_decimal_sum(argument)} AS DOUBLE) / count({argument})"
         case "stddev":
             return f"stddev_samp({argument})"
-        case "median":
-            return f"percentile({argument}, CAST(0.5 AS DOUBLE))"
+        case "quantile":
+            return f"percentile({argument}, CAST({call.fraction} AS DOUBLE))"
         case "first":
             return f"min_by({argument}, `{POSITION}`)"
         case "last":

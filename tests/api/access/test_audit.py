@@ -22,7 +22,8 @@ def test_changes_and_refusals_are_recorded(tmp_path: Path) -> None:
 
     with tenants(tmp_path, TOKENS) as site:
         site.server.http.post(STREAM, json=SENSORS)
-        id_ = site.ask("alice", "POST", "/v1/queries", json={"name": "q", "plan": PLAN}).json()["id"]
+        id_ = site.ask("alice", "POST", "/v1/queries", json={"plan": PLAN}).json()["id"]
+        site.ask("alice", "PATCH", "/v1/queries/in", json={"state": "paused"})
         site.ask("alice", "GET", STREAM)
         site.ask("alice", "POST", TUPLES, json=[])
         site.ask("roof", "POST", TUPLES, json=[{"n": 1, "x": 1}])
@@ -41,12 +42,13 @@ def test_changes_and_refusals_are_recorded(tmp_path: Path) -> None:
     assert [each for each in told if each[1] != "open"] == [
         ("root", "POST", STREAM, 201, None),
         ("alice", "POST", "/v1/queries", 201, None),
+        ("alice", "PATCH", "/v1/queries/in", 200, None),
         ("alice", "POST", TUPLES, 403, "forbidden"),
         (None, "GET", STREAM, 401, "not_authorised"),
         ("roof", "hello", "producer meter", None, None),
         ("alice", "close", "/v1/feed", 4403, None),
     ]
-    assert events()[1]["made"] == f"/v1/queries/{id_}"
+    assert events()[1]["made"] == events()[2]["by_id"] == f"/v1/queries/{id_}"
     assert {event["address"] for event in events()} == {"127.0.0.1"}
     text = file.read_text()
     assert not [secret for secret in (*secrets, "wrong-secret") if secret in text]

@@ -57,13 +57,13 @@ def test_a_rate_slows_down_by_as_much_as_was_sent() -> None:
 
 
 def test_a_token_has_at_most_its_queries(site: Tenants) -> None:
-    first = site.ask("few", "POST", "/v1/queries", json={"name": "q", "plan": PLAN})
+    first = site.ask("few", "POST", "/v1/queries", json={"plan": PLAN})
     assert first.status_code == 201
-    second = site.ask("few", "POST", "/v1/queries", json={"name": "q", "plan": PLAN})
+    second = site.ask("few", "POST", "/v1/queries", json={"plan": PLAN})
     assert problem(second) == (429, "token_queries")
-    assert site.server.http.post("/v1/queries", json={"name": "q", "plan": PLAN}).status_code == 201
+    assert site.server.http.post("/v1/queries", json={"plan": PLAN}).status_code == 201
     assert site.ask("few", "DELETE", f"/v1/queries/{first.json()['id']}").status_code == 204
-    assert site.ask("few", "POST", "/v1/queries", json={"name": "q", "plan": PLAN}).status_code == 201
+    assert site.ask("few", "POST", "/v1/queries", json={"plan": PLAN}).status_code == 201
 
 
 def test_the_query_that_holds_most_ends_if_its_owner_holds_too_much(site: Tenants) -> None:

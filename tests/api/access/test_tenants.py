@@ -26,7 +26,7 @@ def spec(name: str) -> dict[str, Any]:
 
 
 def query(stream: str, **parts: Any) -> dict[str, Any]:
-    return {"name": "q", "plan": {"root": "in", "nodes": {"in": {"op": "source", "stream": stream}}}, **parts}
+    return {"plan": {"root": "in", "nodes": {"in": {"op": "source", "stream": stream}}}, **parts}
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +91,9 @@ def test_only_owners_and_administrators_change_a_query(site: Tenants) -> None:
         answer = site.ask("alice", method, address, json=body)
         assert problem(answer) == (403, "forbidden")
         assert "belongs to token 'bob'" in answer.json()["detail"]
-    assert site.ask("bob", "PATCH", address, json={"state": "paused"}).status_code == 200
+    named = f"/v1/queries/{info['spec']['name']}"
+    assert problem(site.ask("alice", "DELETE", named)) == (403, "forbidden"), "by its name, too"
+    assert site.ask("bob", "PATCH", named, json={"state": "paused"}).status_code == 200
     assert site.ask("root", "DELETE", address).status_code == 204
 
 

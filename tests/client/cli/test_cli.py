@@ -58,7 +58,7 @@ def answer(url: str, *args: str, stdin: str = "") -> Any:
 
 
 def plan_file(folder: Path, stream: str) -> str:
-    file = folder / "hot.yaml"
+    file = folder / f"{stream}_hot.yaml"
     file.write_text(PLAN.replace("STREAM", stream))
     return str(file)
 

@@ -38,7 +38,7 @@ KINDS: frozenset[str] = frozenset(
         *("join within", "join before/after", "join window", "join where", "join without keys"),
         *("join computed", "join all columns", "join ordered", "join of one stream", "node read twice"),
         *(f"{operator} over {window}" for operator in _WINDOWED for window in _WINDOWS),
-        *(f"{name}({type_})" for name in ("sum", "avg", "stddev", "median") for type_ in _NUMERIC),
+        *(f"{name}({type_})" for name in ("sum", "avg", "stddev", "quantile") for type_ in _NUMERIC),
         *(f"{n}({t})" for n in ("count", "distinct", "min", "max", "first", "last") for t in FieldType),
         *("count(*)", "aggregate combined", *(f"{depth} operators deep" for depth in range(1, 6))),
     }

@@ -153,7 +153,7 @@ class AggregateWriter:
     ) -> None:
         self._random = random
         self._columns = columns
-        self._functions = ["count(*)", "count", "distinct", "sum", "avg", "min", "max", "stddev", "median"]
+        self._functions = ["count(*)", "count", "distinct", "sum", "avg", "min", "max", "stddev", "quantile"]
         if ordered:
             self._functions += ORDER_SENSITIVE * (4 if tells_order else 1)
         self._scalars = ExpressionWriter(random, {c.name: c for c in columns}, base)
@@ -182,9 +182,11 @@ class AggregateWriter:
         function = self._random.choice(self._functions)
         if function == "count(*)":
             return function, ColumnShape(name, INT)
-        if function in ("sum", "avg", "stddev", "median"):
+        if function in ("sum", "avg", "stddev", "quantile"):
             argument, type_, exact = self._argument((INT, FLOAT), function == "stddev", ROUGH.name)
             result = type_ if function == "sum" else FLOAT
+            if function == "quantile":
+                return self._quantile(argument), ColumnShape(name, FLOAT, False)
             return f"{function}({argument})", ColumnShape(name, result, exact and function == "sum")
         argument, type_, exact = self._argument(tuple(FieldType), function == "distinct")
         if function == "count":
@@ -192,6 +194,12 @@ class AggregateWriter:
         if function == "distinct":
             return f"count(DISTINCT {argument})", ColumnShape(name, INT)
         return f"{function}({argument})", ColumnShape(name, type_, exact)
+
+    def _quantile(self, argument: str) -> str:
+        fraction = self._random.choice(("0", "0.05", "0.5", "0.9", "0.999", "1.0"))
+        forms = (f"quantile({argument}, {fraction})", f"quantile({argument}, {fraction})")
+        forms += (f"median({argument})", f"percentile_cont({fraction}) WITHIN GROUP (ORDER BY {argument})")
+        return self._random.choice(forms)
 
     def _argument(
         self, types: Sequence[FieldType], exact: bool, also: str | None = None

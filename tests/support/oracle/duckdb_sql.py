@@ -31,6 +31,10 @@ def rewritten(node: exp.Expr) -> exp.Expr:
     """Return a part of an expression with our types and literals."""
     if isinstance(node.parent, exp.Interval):
         return node
+    if isinstance(node, exp.Quantile):  # DuckDB's own does not interpolate
+        return _quantile(node.this, node.args["quantile"])
+    if isinstance(node, exp.WithinGroup):
+        return _quantile(node.expression.expressions[0].this, node.this.this)
     if isinstance(node, exp.DataType) and node.this in _TYPES:
         return exp.DataType(this=_TYPES[node.this])
     if isinstance(node.parent, exp.Round) and node.arg_key == "decimals":
@@ -40,6 +44,11 @@ def rewritten(node: exp.Expr) -> exp.Expr:
     if isinstance(node, exp.Literal) and not node.is_string and not isinstance(node.parent, exp.Neg):
         return _number(str(node.this))
     return node
+
+
+def _quantile(argument: exp.Expr, fraction: exp.Expr) -> exp.Expr:
+    this, expression = (part.copy().transform(rewritten) for part in (argument, fraction))
+    return exp.PercentileCont(this=this, expression=expression)
 
 
 def _number(text: str) -> exp.Expr:

@@ -49,7 +49,7 @@ def columns(start: int, stop: int) -> dict[str, list[Any]]:
 
 
 def register(server: RunningServer, **spec: Any) -> str:
-    answer = server.http.post("/v1/queries", json={"name": "all", "plan": plan(), **spec})
+    answer = server.http.post("/v1/queries", json={"plan": plan(), **spec})
     assert answer.status_code == 201, answer.text
     return str(answer.json()["id"])
 

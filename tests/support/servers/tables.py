@@ -64,7 +64,7 @@ def put(
 
 
 def register(server: RunningServer, plan: dict[str, Any], **spec: Any) -> str:
-    answer = server.http.post("/v1/queries", json={"name": "joined", "plan": plan, **spec})
+    answer = server.http.post("/v1/queries", json={"plan": plan, **spec})
     assert answer.status_code == 201, answer.text
     return str(answer.json()["id"])
 

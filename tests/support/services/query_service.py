@@ -54,7 +54,7 @@ WINDOW_PLAN = {
         },
     },
 }
-HOT = {"name": "hot", "plan": HOT_PLAN}
+HOT = {"plan": HOT_PLAN}
 CHECKPOINTS = 100_000_000
 """Time between two checkpoints of a query (ns)."""
 

@@ -158,7 +158,7 @@ def _replaced(tree: Tree, replacement: Callable[[Tree], str | None]) -> Iterator
     if new is not None:
         yield tree, new
         return
-    for operand in tree.operands:
+    for operand in sorted(tree.operands, key=lambda operand: operand.start):
         yield from _replaced(operand, replacement)
 
 

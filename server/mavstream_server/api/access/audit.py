@@ -22,6 +22,8 @@ _FILES = 5
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})
 _REFUSED = frozenset({401, 403, 421, 429})
 _LONGEST_PATH = 500
+OBJECT = "mavstream.object"
+"""Key of a request's scope: the path of its object by id, where the request may name it otherwise."""
 
 
 class AuditLog:
@@ -111,6 +113,9 @@ class Audit:
         address = None if connection.client is None else connection.client.host
         # Without its parameters, which may hold a token.
         path = scope["path"][:_LONGEST_PATH]
+        by_id = scope.get(OBJECT)
+        if by_id is not None and not path.startswith(by_id):
+            fields["by_id"] = by_id
         self._log.record(action, found_principal(connection), address, object=path, **fields)
 
 

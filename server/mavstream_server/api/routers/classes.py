@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Depends, Response
 
-from mavstream_protocol.classes import QueryClass
+from mavstream_protocol.classes import ClassBody, QueryClass
 from mavstream_protocol.errors import ProblemItem
 from mavstream_protocol.names import Name
 from mavstream_protocol.tokens import Role
@@ -36,16 +36,17 @@ async def show_class(name: Name, parts: Parts, response: Response) -> QueryClass
 
 @router.put("/{name}", dependencies=[Depends(require(Role.ADMIN))], responses=documented(409, 412))
 async def put_class(
-    name: Name, spec: QueryClass, parts: Parts, response: Response, expected: IfMatch
+    name: Name, body: ClassBody, parts: Parts, response: Response, expected: IfMatch
 ) -> QueryClass:
     """Create or replace a query class. It applies from the engine's next scheduling decision.
 
-    A latency target that is left out is removed.
+    The body need not repeat the name. A latency target that is left out is removed.
     """
-    if spec.name != name:
-        detail = f"the address names class '{name}' and the body '{spec.name}': give the same name in both"
+    if body.name not in (None, name):
+        detail = f"the address names class '{name}' and the body '{body.name}': give the same name, or none"
         item = ProblemItem(pointer="name", code="name_mismatch", detail=detail)
         raise Refused(detail, code="name_mismatch", errors=(item,))
+    spec = QueryClass.model_construct(**{**dict(body), "name": name})
     version = parts.catalog.put_class(spec, expected)
     response.headers["etag"] = etag(version)
     parts.queries.set_priority(name, spec.priority)
@@ -55,3 +56,16 @@ async def put_class(
         # The catalog has it; `_send_classes` sends it to the engine once that is back.
         parts.pending_classes.add(name)
     return spec
+
+
+@router.delete(
+    "/{name}",
+    status_code=204,
+    dependencies=[Depends(require(Role.ADMIN))],
+    responses=documented(404, 409, 412),
+)
+async def remove_class(name: Name, parts: Parts, expected: IfMatch) -> None:
+    """Remove a query class. Refused for `default`, and while queries that have not ended are in it."""
+    parts.queries.remove_class(name, expected)
+    parts.pending_classes.discard(name)
+    parts.link.forget_class(name)

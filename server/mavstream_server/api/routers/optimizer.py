@@ -19,7 +19,7 @@ from mavstream_server.optimizer.views import decisions_page, optimizer_info
 router = APIRouter(prefix="/v1/optimizer", tags=["optimizer"])
 
 QueryFilter = Annotated[
-    str | None, Query(max_length=128, description="Only decisions for the query with this id")
+    str | None, Query(max_length=128, description="Only decisions for the query with this name or id")
 ]
 
 
@@ -40,4 +40,5 @@ async def set_optimizer(settings: OptimizerSettings, parts: Parts) -> OptimizerI
 @router.get("/decisions", dependencies=[Depends(require())], responses=documented(400))
 async def list_decisions(parts: Parts, page: PageQuery, query: QueryFilter = None) -> Page[DecisionInfo]:
     """List the decisions since the server started, newest first: action, reason, queries and outcome."""
-    return decisions_page(parts.optimizer, page.after, page.limit, query)
+    known = None if query is None else parts.queries.registry.id_of(query)
+    return decisions_page(parts.optimizer, page.after, page.limit, known)

@@ -20,6 +20,7 @@ from mavstream_protocol.wire.resources import (
     QueryInfo,
     Validation,
 )
+from mavstream_server.api.access.audit import OBJECT
 from mavstream_server.api.auth import require
 from mavstream_server.api.bodies import QueryRoute
 from mavstream_server.api.paging import PageQuery
@@ -28,6 +29,7 @@ from mavstream_server.api.services import Parts, Services
 from mavstream_server.api.versions import IfMatch, etag
 from mavstream_server.core.errors import ServiceError
 from mavstream_server.core.principal import Principal
+from mavstream_server.queries.query import Query as RegisteredQuery
 from mavstream_server.queries.views.plans import query_sql
 from mavstream_server.results.service import DEFAULT_PULL, MOST_PULLED
 
@@ -42,7 +44,20 @@ _LAST_OFFSET = (1 << 63) - 1
 _READ = [Depends(require())]
 Client = Annotated[Principal, Depends(require("client"))]
 
-QueryId = Annotated[str, Path(max_length=128, description="Id of the query, as returned by its registration")]
+QueryRef = Annotated[
+    str,
+    Path(alias="id", max_length=128, description="Name of the query, or the id that it got"),
+]
+
+
+async def _found(ref: QueryRef, parts: Parts, request: Request) -> RegisteredQuery:
+    """Return the query of a request; the audit log records its id beside the name."""
+    found = parts.queries.get(ref)
+    request.scope[OBJECT] = f"{router.prefix}/{found.id}"
+    return found
+
+
+Found = Annotated[RegisteredQuery, Depends(_found)]
 
 
 def _unvalidated(value: Any, _: object) -> Any:
@@ -112,19 +127,19 @@ async def list_queries(
 
 
 @router.get("/{id}", dependencies=_READ, responses=documented(404))
-async def show_query(id: QueryId, parts: Parts, response: Response) -> QueryInfo:  # noqa: A002
+async def show_query(query: Found, parts: Parts, response: Response) -> QueryInfo:
     """Get a query: its specification, desired and actual state, and metrics."""
-    info = await parts.queries.views.info(id)
+    info = await parts.queries.views.info(query.id)
     _tag(parts, info, response)
     return info
 
 
 @router.patch("/{id}", responses=documented(404, 409, 412))
 async def change_query(
-    id: QueryId,  # noqa: A002
+    who: Client,
+    query: Found,
     change: QueryChange,
     parts: Parts,
-    who: Client,
     response: Response,
     version: IfMatch,
 ) -> QueryInfo:
@@ -132,19 +147,19 @@ async def change_query(
 
     Only for its owner and administrators.
     """
-    who.require_owner(f"query '{id}'", parts.queries.get(id).owner)
+    who.require_owner(f"query '{query.id}'", query.owner)
     if change.class_ is not None:
         who.require_class(change.class_)
-    info = await parts.queries.change(id, change, version)
+    info = await parts.queries.change(query.id, change, version)
     _tag(parts, info, response)
     return info
 
 
 @router.delete("/{id}", status_code=204, responses=documented(404, 412))
-async def remove_query(id: QueryId, parts: Parts, who: Client, version: IfMatch) -> None:  # noqa: A002
+async def remove_query(who: Client, query: Found, parts: Parts, version: IfMatch) -> None:
     """Stop a query and remove it together with its results. Only for its owner and administrators."""
-    who.require_owner(f"query '{id}'", parts.queries.get(id).owner)
-    await parts.queries.remove(id, version)
+    who.require_owner(f"query '{query.id}'", query.owner)
+    await parts.queries.remove(query.id, version)
 
 
 @router.get(
@@ -154,16 +169,16 @@ async def remove_query(id: QueryId, parts: Parts, who: Client, version: IfMatch)
     response_model=QueryPlan | QuerySql,
 )
 async def show_plan(
-    id: QueryId,  # noqa: A002
+    query: Found,
     request: Request,
     parts: Parts,
     format: Annotated[PlanFormat, Query(description="The plan with its operators, or as SQL")] = "plan",  # noqa: A002
 ) -> QueryPlan | QuerySql | Response:
     """Get a query's plan: schemas, paths, segments and the metrics of its operators; or the plan as SQL."""
     if format == "plan":
-        return await parts.queries.views.plan(id)
+        return await parts.queries.views.plan(query.id)
     text = _prefers(request, TEXT, JSON)
-    found = await query_sql(await parts.queries.views.plan(id), parts.queries.planner.sql_of)
+    found = await query_sql(await parts.queries.views.plan(query.id), parts.queries.planner.sql_of)
     if not text:
         return found
     running = "" if found.running is None else f";\n\n-- running instead:\n{found.running}"
@@ -171,10 +186,9 @@ async def show_plan(
 
 
 @router.get("/{id}/qos", dependencies=_READ, responses=documented(404))
-async def show_qos(id: QueryId, parts: Parts) -> QosReport:  # noqa: A002
+async def show_qos(query: Found, parts: Parts) -> QosReport:
     """Get a query's QoS report: targets, measured values, target status and the optimizer's actions."""
-    query = parts.queries.get(id)
-    return parts.reports.report(query, (await parts.queries.metrics.of((id,))).get(id))
+    return parts.reports.report(query, (await parts.queries.metrics.of((query.id,))).get(query.id))
 
 
 _PULLED: dict[int | str, dict[str, Any]] = {
@@ -193,10 +207,10 @@ _PULLED: dict[int | str, dict[str, Any]] = {
     response_model=PulledResults,
 )
 async def pull_results(
-    id: QueryId,  # noqa: A002
+    who: Client,
+    query: Found,
     request: Request,
     parts: Parts,
-    who: Client,
     after: Annotated[
         int | None,
         Query(ge=-1, le=_LAST_OFFSET, description="Offset of the last row received; omit it for all rows"),
@@ -208,7 +222,6 @@ async def pull_results(
     The `Accept` header selects the format: JSON, or an Arrow IPC stream.
     """
     as_arrow = _prefers(request, ARROW, JSON)
-    query = parts.queries.get(id)
     query.require_reader(who)
     pulled = await parts.results.pull_synced(query, after, limit)
     if not as_arrow:

@@ -146,9 +146,9 @@ async def subscribe(websocket: WebSocket, id: str) -> None:  # noqa: A002
     services = services_of(websocket)
     try:
         parameters = read_parameters(websocket.query_params)
-        query = services.queries.get(id)
-        query.require_reader(principal)
-        results = services.results.of(query)
+        found = services.queries.get(id)
+        found.require_reader(principal)
+        results = services.results.of(found)
         subscription = Subscription(services.results, results, *parameters)
     except MavstreamError as error:
         await close(websocket, _CODES.get(type(error), CloseCode.NOT_UNDERSTOOD), str(error))

@@ -23,8 +23,8 @@ from mavstream_server.operators.aggregates.picks import (
     FloatMinimum,
     IntMaximum,
     IntMinimum,
-    Median,
 )
+from mavstream_server.operators.aggregates.quantiles import Quantiles
 from mavstream_server.operators.aggregates.sums import (
     Deviation,
     FloatAverage,
@@ -47,8 +47,8 @@ _BY_NUMBER: dict[tuple[str, bool], type[Accumulator]] = {
     ("max", True): FloatMaximum,
     ("stddev", False): Deviation,
     ("stddev", True): Deviation,
-    ("median", False): Median,
-    ("median", True): Median,
+    ("quantile", False): Quantiles,
+    ("quantile", True): Quantiles,
 }
 
 _IN_ANY_ORDER: dict[tuple[str, bool], type[Accumulator]] = {
@@ -61,7 +61,7 @@ _IN_ANY_ORDER: dict[tuple[str, bool], type[Accumulator]] = {
 
 
 class CallState:
-    """One aggregate call of an operator: its argument, its value coder if it needs one, its accumulators.
+    """The state of aggregate calls: their argument, its value coder if it needs one, its accumulators.
 
     Texts and the values of `count(distinct ...)` are coded, so that accumulators hold integers only. Rows
     that have no defined order are folded exactly, which takes longer.
@@ -98,8 +98,10 @@ class CallState:
         column = self._argument(columns, size, errors)
         return column if self.coder is None else Column(self.coder.encode([column], size))
 
-    def result(self, accumulator: Accumulator) -> Column:
-        """Return the values of all slots, in the type of the call."""
+    def result(self, accumulator: Accumulator, call: AggregateCall) -> Column:
+        """Return the values of all slots for a call that has this state, in the type of the call."""
+        if isinstance(accumulator, Quantiles) and call.fraction is not None:
+            return accumulator.at(call.fraction)
         column = accumulator.result()
         if self.call.type is FieldType.BOOL:
             column = Column(column.values.astype(np.bool_), column.valid)

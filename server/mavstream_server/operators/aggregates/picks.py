@@ -1,4 +1,4 @@
-"""Accumulators that pick a value: minimum, maximum, first, last and median."""
+"""Accumulators that pick a value: minimum, maximum, first and last."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from mavstream_protocol.schema import FieldType
-from mavstream_server.columns.column import Array, Column, Ints
+from mavstream_server.columns.column import Column, Ints
 from mavstream_server.columns.keys import KeyCoder
 from mavstream_server.operators.aggregates.accumulator import Accumulator, Fields, Slots, valid_rows
 
@@ -185,75 +185,6 @@ class FloatEdge(Edge):
     """`first` or `last` of floats."""
 
     fields: ClassVar[Fields] = {**Edge.fields, "value": (np.float64, 0.0)}
-
-
-class Median(Accumulator):
-    """`median`: stores every value with its slot, since it cannot be computed from a summary."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._owners: list[Ints] = []
-        self._values: list[Array] = []
-
-    def update(self, slots: Slots, column: Column, ordinals: Ints | None) -> None:
-        """Store the values."""
-        owners, values = valid_rows(slots, column)
-        self._owners.append(owners)
-        self._values.append(values.astype(np.float64))
-
-    def merge(self, slots: Ints, other: Self) -> None:
-        """Add the values of another state."""
-        owners, values = other._gathered()
-        if len(owners):
-            self._owners.append(slots.take(owners))
-            self._values.append(values)
-
-    def result(self) -> Column:
-        """Return the middle value of each slot, or the mean of the two middle values; null without rows."""
-        owners, values = self._gathered()
-        order = np.lexsort((values, owners))
-        values = values.take(order)
-        counts = np.bincount(owners, minlength=self.size)
-        if not len(values):
-            return Column(np.zeros(self.size), np.zeros(self.size, dtype=bool))
-        starts = np.cumsum(counts) - counts
-        last = len(values) - 1
-        low = values.take(np.minimum(starts + np.maximum(counts - 1, 0) // 2, last))
-        high = values.take(np.minimum(starts + counts // 2, last))
-        seen = counts > 0
-        return Column(low + (high - low) / 2, None if seen.all() else seen)
-
-    def take(self, slots: Ints) -> Self:
-        """Return the values of the given slots, renumbered."""
-        taken = super().take(slots)
-        owners, values = self._gathered()
-        moved = np.full(max(self.size, 1), -1, dtype=np.int64)
-        moved[slots] = np.arange(len(slots))
-        owners = moved.take(owners)
-        rows = np.flatnonzero(owners >= 0)
-        taken._owners, taken._values = [owners.take(rows)], [values.take(rows)]
-        return taken
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the values and their slots."""
-        return sum(array.nbytes for array in (*self._owners, *self._values))
-
-    def save(self) -> dict[str, Any]:
-        """Return the values."""
-        owners, values = self._gathered()
-        return {"size": self.size, "owners": owners, "values": values}
-
-    def load(self, state: dict[str, Any]) -> None:
-        """Restore the values from a snapshot."""
-        self.grow(state["size"])
-        self._owners, self._values = [state["owners"]], [state["values"]]
-
-    def _gathered(self) -> tuple[Ints, Array]:
-        if len(self._owners) != 1:
-            self._owners = [np.concatenate([np.empty(0, dtype=np.int64), *self._owners])]
-            self._values = [np.concatenate([np.empty(0), *self._values])]
-        return self._owners[0], self._values[0]
 
 
 def _recode(codes: Ints, size: int, mapping: Ints) -> None:

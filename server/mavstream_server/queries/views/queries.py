@@ -42,10 +42,10 @@ class QueryViews:
         self._typed = typed
         self._durability = durability
 
-    async def info(self, id_: str) -> QueryInfo:
-        """Return a query with its current metrics; raises NotFound."""
-        query = self._registry.get(id_)
-        return self._describe(query, (await self._metrics.of((id_,))).get(id_))
+    async def info(self, ref: str) -> QueryInfo:
+        """Return a query with its current metrics, by its id or name; raises NotFound."""
+        query = self._registry.get(ref)
+        return self._describe(query, (await self._metrics.of((query.id,))).get(query.id))
 
     async def page(
         self,
@@ -64,11 +64,11 @@ class QueryViews:
     def _describe(self, query: Query, stats: QueryMetrics | None) -> QueryInfo:
         return describe(query, stats, self._results.of(query).end, self._durability)
 
-    async def plan(self, id_: str) -> QueryPlan:
-        """Return a query's plan and the metrics of its operators; raises NotFound."""
-        query = self._registry.get(id_)
+    async def plan(self, ref: str) -> QueryPlan:
+        """Return the plan of a query, by id or name, with metrics of its operators; raises NotFound."""
+        query = self._registry.get(ref)
         plan = query.plan or await self._typed(query.record)
-        return query_plan(query, plan, (await self._metrics.of((id_,))).get(id_))
+        return query_plan(query, plan, (await self._metrics.of((query.id,))).get(query.id))
 
     async def global_plan(self, after: str | None = None, limit: int = 100) -> GlobalPlan:
         """Return a page of the operators of all queries that the engine runs, paged by query."""
