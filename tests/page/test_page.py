@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -219,3 +221,72 @@ def test_a_token_is_asked_for_and_shows_what_its_role_may_do(
         expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
     finally:
         running.close()
+
+
+def test_a_priority_is_changed_and_seen(page: Page, base: str, client: Client) -> None:
+    page.goto(f"{base}/streams")
+    page.get_by_label("Priority of comfort").fill("4")
+    page.get_by_role("button", name="Save comfort").click()
+    expect(page.get_by_role("status").last).to_contain_text("Class comfort has priority 4")
+    page.goto(base)
+    expect(page.get_by_role("row", name=re.compile("^comfort"))).to_contain_text("4")
+    assert {one.name: one.priority for one in client.classes()}["comfort"] == 4
+
+
+def test_a_stream_is_created_and_takes_a_file(page: Page, base: str, client: Client, tmp_path: Path) -> None:
+    page.goto(f"{base}/streams")
+    page.get_by_text("Create a stream").click()
+    page.get_by_label("Name").first.fill("doors")
+    page.get_by_label("Fields").fill("home int, open bool null")
+    page.get_by_role("button", name="Create", exact=True).first.click()
+    expect(page.get_by_role("status").last).to_contain_text("Stream doors was created")
+    file = tmp_path / "doors.csv"
+    file.write_text("home,open\n1,true\n2,\n")
+    page.locator("[data-key=stream-doors] > summary").click()
+    page.get_by_label("Rows for doors").set_input_files(file)
+    expect(page.locator("[data-key=stream-doors]")).to_contain_text("2 rows")
+    assert client.stream_info("doors").position == 2
+
+
+def test_policies_are_compared_and_then_one_is_switched_to(
+    page: Page, base: str, hot: str, client: Client
+) -> None:
+    page.goto(f"{base}/scheduler")
+    with _feeding(client):
+        expect(page.locator("#lanes")).to_be_visible()
+        page.get_by_role("button", name="Compare").click()
+        expect(page.locator("#compared")).to_contain_text("measured now", timeout=120_000)
+    page.get_by_role("button", name="Switch to abd").click()
+    expect(page.get_by_text("The policy is abd now.")).to_be_visible()
+    assert client.scheduler().policy == "abd"
+    page.get_by_role("button", name="Switch to cqc").click()
+    expect(page.get_by_text("The policy is cqc now.")).to_be_visible()
+
+
+@contextmanager
+def _feeding(client: Client) -> Iterator[None]:
+    """Feed rows in the background."""
+    ended = threading.Event()
+
+    def feed() -> None:
+        with Client(client.url) as own:
+            while not ended.wait(0.05):
+                own.append("readings", rows(20))
+
+    thread = threading.Thread(target=feed)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def test_decisions_are_shown_under_an_overload(page: Page, base: str, client: Client) -> None:
+    client.set_optimizer(period="100ms")
+    tight = client.submit(HOT, name="tight", class_="comfort", qos={"latency": {"p95": "1us"}})
+    page.goto(base)
+    with _feeding(client):
+        expect(page.locator("#decisions li").first).to_contain_text("tight")
+        expect(page.locator("#now")).to_contain_text("missed target")
+    tight.delete()

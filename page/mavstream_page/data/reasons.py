@@ -41,8 +41,8 @@ def _reasons(topic: QueryTopic) -> Iterator[tuple[str, str]]:
         elif stream.watermark is None:
             yield INFO, f"Stream {stream.name} has no watermark yet, so no window of it has closed."
         else:
-            rows, until = numbers.count(stream.position), numbers.clock_time(stream.watermark)
-            yield QUIET, f"Stream {stream.name} has {rows} rows; its watermark stands at {until}."
+            held, until = numbers.count(stream.position), numbers.clock_time(stream.watermark)
+            yield QUIET, f"Stream {stream.name} has {held} rows; its watermark stands at {until}."
     sources = [each for each in plan.operators if each.operator == "source"]
     read, waiting = sum(each.tuples for each in sources), sum(each.queued for each in sources)
     if sources:

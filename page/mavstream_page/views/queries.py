@@ -118,7 +118,7 @@ class QueriesView(View):
             "tr",
             h(
                 "th",
-                h("a", info.spec.name, href=f"/queries/{info.id}"),
+                h("a", info.spec.name, href=f"/queries/{info.spec.name}"),
                 h("small", info.id) if info.id != info.spec.name else None,
                 scope="row",
             ),

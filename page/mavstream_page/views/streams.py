@@ -290,7 +290,8 @@ def _readers(queries: list[QueryInfo]) -> Markup:
     if not queries:
         return mark(QUIET, "nobody")
     links = [
-        join(h("a", each.spec.name, href=f"/queries/{each.id}"), " ") for each in queries[:_SHOWN_READERS]
+        join(h("a", each.spec.name, href=f"/queries/{each.spec.name}"), " ")
+        for each in queries[:_SHOWN_READERS]
     ]
     more = len(queries) - _SHOWN_READERS
     return h("p", links, f"and {more} more" if more > 0 else None)
