@@ -15,6 +15,7 @@ from mavstream_page.access.guard import Guard
 from mavstream_page.access.sessions import Sessions
 from mavstream_page.components.screen import Screen, View
 from mavstream_page.data.hub import Hub, Hubs
+from mavstream_page.views.compose import ComposeView
 from mavstream_page.views.overview import OverviewView
 from mavstream_page.views.queries import QueriesView
 from mavstream_page.views.query import QueryView
@@ -74,6 +75,10 @@ def create_app(url: str, host: str, allow_host: Sequence[str], *, secure: bool =
     @ui.page("/queries/{name}")
     async def query(request: Request, name: str) -> None:
         await show(request, lambda hub: QueryView(hub, name))
+
+    @ui.page("/compose")
+    async def compose(request: Request) -> None:
+        await show(request, ComposeView)
 
     @ui.page("/streams")
     async def streams(request: Request) -> None:

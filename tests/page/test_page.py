@@ -290,3 +290,50 @@ def test_decisions_are_shown_under_an_overload(page: Page, base: str, client: Cl
         expect(page.locator("#decisions li").first).to_contain_text("tight")
         expect(page.locator("#now")).to_contain_text("missed target")
     tight.delete()
+
+
+def test_a_query_is_composed_as_sql_and_its_rows_are_seen(page: Page, base: str, client: Client) -> None:
+    page.goto(f"{base}/compose")
+    editor = page.get_by_label("SQL", exact=True)
+    editor.press_sequentially("SELECT room, celsius FROM read")
+    page.get_by_role("button", name="readings", exact=True).click()
+    expect(editor).to_have_value(re.compile("FROM readings"))
+    editor.press_sequentially("WHERE celsuis > 30")
+    expect(page.locator("#sql-error")).to_contain_text("Line 1, column")
+    expect(page.get_by_role("button", name="Submit")).to_be_disabled()
+    editor.fill("SELECT room, celsius FROM readings WHERE celsius > 30")
+    graph = page.get_by_role("img", name="Operators of the plan")
+    expect(graph).to_contain_text("select celsius > 30")
+    expect(page.locator("[data-key=graph]")).to_contain_text("Admission")
+    page.locator("#submit").get_by_label("Name").fill("by_sql")
+    page.get_by_role("button", name="Submit").click()
+    expect(page.get_by_role("status").last).to_contain_text("Submitted as")
+    client.append("readings", [{**rows(1)[0], "room": "loft"}])
+    expect(page.get_by_role("region", name="results")).to_contain_text("loft")
+
+
+def test_a_query_is_composed_of_operators_and_its_rows_are_seen(
+    page: Page, base: str, client: Client
+) -> None:
+    page.goto(f"{base}/compose")
+    page.get_by_role("button", name="Operators", exact=True).click()
+    page.get_by_role("button", name="+ source").click()
+    page.get_by_label("stream of source").select_option("readings")
+    expect(page.get_by_role("img", name="Operators of the plan")).to_contain_text("source readings")
+    page.get_by_role("button", name="+ select").click()
+    where = page.get_by_label("where of select")
+    where.fill("celsius >")
+    where.press("Tab")
+    expect(page.locator("[data-key=step-select]")).to_contain_text("see the error")
+    where.fill("celsius > 90")
+    where.press("Tab")
+    expect(page.locator("[data-key=graph]")).to_contain_text("valid")
+    expect(page.locator("[data-key=step-select]")).to_contain_text("celsius float")
+    page.locator("#submit").get_by_label("Name").fill("by_steps")
+    page.get_by_role("button", name="Submit").click()
+    client_rows = [{**rows(1)[0], "room": "sauna", "celsius": 95.0}]
+    expect(page.get_by_text("Waiting for the first rows")).to_be_visible()
+    client.append("readings", client_rows)
+    expect(page.get_by_role("region", name="results")).to_contain_text("sauna")
+    page.get_by_role("button", name="SQL", exact=True).click()
+    expect(page.get_by_label("SQL", exact=True)).to_have_value(re.compile(r"WHERE celsius > 90"))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from mavstream_page.components.html import Markup, h
 
-_NODE_W, _NODE_H, _GAP_X, _GAP_Y, _PAD = 184, 94, 84, 20, 10
+_NODE_W, _NODE_H, _GAP_X, _GAP_Y, _PAD = 212, 94, 84, 20, 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +138,8 @@ def _node(node: GraphNode, x: float, y: float) -> Markup:
     parts: list[Markup] = [
         h("rect", x=0, y=0, width=_NODE_W, height=_NODE_H, rx=8, class_="box"),
         h("rect", x=0, y=0, width=5, height=_NODE_H, rx=2.5, class_="side"),
-        h("text", _cut(node.title, 22), x=14, y=19, class_="node-title"),
-        h("text", _cut(node.detail, 29), x=14, y=35, class_="node-detail"),
+        h("text", _cut(node.title, 20), x=14, y=19, class_="node-title"),
+        h("text", _cut(node.detail, 34), x=14, y=35, class_="node-detail"),
     ]
     for index, line in enumerate(node.lines[:3]):
         parts.append(h("text", line, x=14, y=52 + 14 * index, class_="node-line"))

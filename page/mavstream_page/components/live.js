@@ -13,6 +13,14 @@ function morph(old, fresh) {
     if (old.getAttribute(name) !== value && !(name === "open" && old.nodeName === "DETAILS"))
       old.setAttribute(name, value);
   if (!old.hasAttribute("data-keep")) morphChildren(old, fresh);
+  assign(old);
+}
+
+// A field is overwritten only when the server says so: typing is never undone by a refresh.
+function assign(field) {
+  if (field.dataset?.version === undefined || field.dataset.version === field.known) return;
+  if (field.known !== undefined || field.nodeName !== "TEXTAREA") field.value = field.dataset.text;
+  field.known = field.dataset.version;
 }
 
 function keyOf(element) {
@@ -96,7 +104,7 @@ export default {
       if (source.dataset.on !== "input") return;
       clearTimeout(this.typing);
       this.typing = setTimeout(
-        () => this.$emit("action", { ...source.dataset, value: source.value }),
+        () => this.$emit("action", { ...source.dataset, value: source.value, caret: source.selectionStart }),
         150,
       );
     });
@@ -127,6 +135,7 @@ export default {
       const fresh = document.createElement("template");
       fresh.innerHTML = this.html;
       morphChildren(this.$el, fresh.content);
+      for (const field of this.$el.querySelectorAll("[data-version]")) assign(field);
     },
   },
 };

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from mavstream_page.components import numbers
 from mavstream_page.components.graph import GraphEdge, GraphNode, graph
 from mavstream_page.components.html import Markup
+from mavstream_page.data.plans import inputs_of
 from mavstream_page.data.queries import QueryTopic
 from mavstream_protocol import Plan
 from mavstream_protocol.plans.plan import Node
@@ -84,13 +85,6 @@ def described(node: Node) -> str:
     return node.op
 
 
-def inputs_of(node: Node) -> list[str]:
-    """Return the names of the nodes that a node reads."""
-    given = node.model_dump(mode="json", exclude_none=True)
-    found = [given[name] for name in ("input", "left", "right") if isinstance(given.get(name), str)]
-    return [*found, *given.get("inputs", ())]
-
-
 def _outside(name: str, topic: QueryTopic) -> GraphNode:
     kind, _, title = name.partition(":")
     info = topic.streams.get(title)
@@ -118,8 +112,8 @@ def _load(operator: OperatorInfo) -> str:
 
 def _badge(operator: OperatorInfo, fused: bool) -> str:
     if operator.sharers > 1:
-        return f"⧉ shared by {operator.sharers}"
-    return "⇥ fused" if fused and operator.operator not in ("source", "output") else ""
+        return f"≡ shared by {operator.sharers}"
+    return "» fused" if fused and operator.operator not in ("source", "output") else ""
 
 
 def _edge_label(from_: str, to: str, topic: QueryTopic, operators: Mapping[str, OperatorInfo]) -> str:

@@ -18,6 +18,7 @@ from mavstream_page.data.hub import Hub, Watch
 VIEWS = (
     ("/", "Overview"),
     ("/queries", "Queries"),
+    ("/compose", "Compose"),
     ("/streams", "Streams"),
     ("/scheduler", "Scheduler"),
 )
@@ -89,6 +90,12 @@ class Screen:
         """Show a message for some seconds."""
         self._said = (kind, join(*text), _SAID_FOR)
         self._show_message()
+
+    def watch_again(self) -> None:
+        """Watch what the view watches now."""
+        if self._watch is not None:
+            self._disconnect()
+            self._connect()
 
     def refresh(self) -> None:
         """Show the current state."""

@@ -23,8 +23,8 @@ _LOG = logging.getLogger("mavstream.page")
 
 PERIOD_S = 1.0
 """The least time between two refreshes."""
-_REST = 20.0
-"""The least time between two refreshes, as a multiple of what the last one took."""
+_REST, _LONGEST_PAUSE_S = 4.0, 5.0
+"""The pause after a refresh, as a multiple of what it took, and its bound."""
 _KEEP_S = 120.0
 """How long a topic without viewers is kept, with its history."""
 _RETRY = Retry(attempts=1)
@@ -107,7 +107,7 @@ class Hub:
                 except Exception:
                     _LOG.exception("a view could not be refreshed")
             with suppress(TimeoutError):
-                async with asyncio.timeout(max(PERIOD_S - took, took * _REST)):
+                async with asyncio.timeout(max(PERIOD_S - took, min(took * _REST, _LONGEST_PAUSE_S))):
                     await self._woken.wait()
         self._expire(loop.time())
 

@@ -11,11 +11,11 @@ from mavstream_page.components.code import code_box, sql_markup
 from mavstream_page.components.html import Markup, h, join
 from mavstream_page.components.marks import BAD, QUERY_STATES, TARGET_STATES, card, empty, mark, select, table
 from mavstream_page.components.plan_graph import live_graph
+from mavstream_page.components.reasons import reasons
 from mavstream_page.components.results import result_chart, result_table
 from mavstream_page.components.screen import View
 from mavstream_page.data.hub import Hub
 from mavstream_page.data.queries import QueryTopic
-from mavstream_page.data.reasons import reasons
 from mavstream_page.views.queries import change_query, controls
 from mavstream_protocol.optimizer import Objective
 from mavstream_protocol.wire.qos import TargetReport
@@ -64,7 +64,7 @@ class QueryView(View):
                 live_graph(topic) if topic.plan.edges else empty("The query does not run."),
                 aside=h(
                     "span",
-                    "● calm  ◐ more than 1 k rows wait  ▲ more than 10 k rows wait  ⧉ shared  ⇥ fused",
+                    "● calm  ◐ more than 1 k rows wait  ▲ more than 10 k rows wait  ≡ shared  » fused",
                     class_="soft",
                 ),
             ),
@@ -193,10 +193,14 @@ class QueryView(View):
         actions = [
             h(
                 "li",
-                numbers.clock_time(each.at),
-                ": ",
-                h("b", each.what),
-                f" ({each.outcome.value}): {each.why}",
+                h(
+                    "span",
+                    numbers.clock_time(each.at),
+                    ": ",
+                    h("b", each.what),
+                    f" ({each.outcome.value}): ",
+                    each.why,
+                ),
             )
             for each in reversed(qos.actions)
         ][:8]
