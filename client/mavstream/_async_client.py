@@ -37,6 +37,7 @@ from mavstream_protocol.wire.resources import (
     Validation,
 )
 from mavstream_protocol.wire.results import OnLag
+from mavstream_protocol.wire.trials import TrialResult
 
 
 class AsyncClient:
@@ -218,6 +219,13 @@ class AsyncClient:
     async def validate(self, query: QueryLike, *, mode: str | None = None) -> Validation:
         """Return the schemas and paths of a query, or its errors, without starting it."""
         return await self._transport.run(self._calls.validate(query, {"mode": mode}))
+
+    async def try_query(self, query: QueryLike, *, rows: int = 1000, limit: int = 100) -> TrialResult:
+        """Run a query on the last `rows` rows of its streams and return at most `limit` answers.
+
+        Nothing is registered. `query` is what `submit` takes; SQL is `{"sql": "SELECT ..."}`.
+        """
+        return await self._transport.run(self._calls.try_query(query, rows, limit))
 
     async def queries(self, state: str | None = None) -> list[QueryInfo]:
         """Return all queries, or those in a state."""

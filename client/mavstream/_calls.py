@@ -40,6 +40,7 @@ from mavstream_protocol.wire.resources import (
     TableInfo,
     Validation,
 )
+from mavstream_protocol.wire.trials import TrialResult
 
 _JSON = {"Content-Type": "application/json"}
 _ANYTHING: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any])
@@ -171,6 +172,13 @@ class Calls:
     def validate(self, query: QueryLike, given: Mapping[str, Any]) -> Talk[Validation]:
         """Validate a query without registering it."""
         return self._post("/v1/queries/validate", validation_document(query, given), Validation)
+
+    def try_query(self, query: QueryLike, rows: int, limit: int) -> Talk[TrialResult]:
+        """Run a query on the last rows of its streams, without registering it."""
+        document = validation_document(query, {})
+        tried = {kind: document[kind] for kind in ("plan", "sql") if kind in document}
+        body = {**(tried or {"plan": document}), "rows": rows, "limit": limit}
+        return self._post("/v1/queries/try", body, TrialResult)
 
     def queries(self, state: str | None) -> Talk[list[QueryInfo]]:
         """List the queries, or those in a state."""

@@ -15,6 +15,10 @@ from mavstream._server_process import ServerProcess
 
 FOLDER = Path(__file__).parent / "page"
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
+SQL = """SELECT room, window_end, avg(celsius) AS mean, count(*) AS n
+FROM TUMBLE(TABLE temperature, DESCRIPTOR(at), INTERVAL '1' SECOND)
+WHERE celsius > 5
+GROUP BY room, window_start, window_end"""
 WARM_UP_MS = 70_000
 """Charts show at least a minute."""
 TARGETS = {"alarms": "60ms", "control": "150ms", "comfort": "400ms"}
@@ -61,6 +65,11 @@ def _take(url: str) -> None:
         _picture(watching, "query")
         for name in ("queries", "streams"):
             _picture(_open(browser, f"{base}/{name}"), name)
+        compose = _open(browser, f"{base}/compose")
+        compose.get_by_label("SQL", exact=True).fill(SQL)
+        compose.get_by_role("button", name="Try it on").click()
+        expect(compose.locator("#tried")).to_be_visible()
+        _picture(compose, "compose")
         scheduler = _open(browser, f"{base}/scheduler")
         scheduler.get_by_role("button", name="Compare").click()
         expect(scheduler.locator("#compared")).to_be_visible(timeout=180_000)

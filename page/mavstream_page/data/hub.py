@@ -47,11 +47,18 @@ class Hub:
         self._left: dict[Hashable, float] = {}
         self._woken = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._patient: AsyncClient | None = None
 
     @property
     def watched(self) -> int:
         """The number of viewers."""
         return len(self._watches)
+
+    def patient(self) -> AsyncClient:
+        """Return a client that waits longer for an answer."""
+        if self._patient is None:
+            self._patient = AsyncClient(self.client.url, token=self.token, timeout=30.0, retry=_RETRY)
+        return self._patient
 
     def topic(self, key: Hashable, make: Callable[[], T]) -> T:
         """Return the topic of a key, made if there is none."""
@@ -81,6 +88,8 @@ class Hub:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
         await self.client.close()
+        if self._patient is not None:
+            await self._patient.close()
 
     def forget(self, watch: Watch) -> None:
         """End a watch."""

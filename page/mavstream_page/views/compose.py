@@ -10,7 +10,7 @@ from mavstream_page.components import numbers
 from mavstream_page.components.html import Child, Markup, h, join
 from mavstream_page.components.marks import BAD, GOOD, QUIET, WARNING, button, card, empty, mark, select
 from mavstream_page.components.plan_graph import plan_graph
-from mavstream_page.components.results import result_table
+from mavstream_page.components.results import result_chart, result_table
 from mavstream_page.components.screen import View
 from mavstream_page.data.compose import completed, suggestions
 from mavstream_page.data.draft import FIELDS, Draft
@@ -21,6 +21,7 @@ from mavstream_page.views.streams import fields_shown
 from mavstream_protocol import Plan
 from mavstream_protocol.admission import AdmissionEstimate, Outlook
 from mavstream_protocol.wire.resources import TableInfo
+from mavstream_protocol.wire.trials import TrialResult
 
 _HINTS = {
     "where": "celsius > 30 AND room = 'hall'",
@@ -31,6 +32,7 @@ _HINTS = {
     "within": "500ms",
     "inputs": "left, right",
 }
+_TRIED_ROWS = 1000
 _OUTLOOKS = {Outlook.YES: GOOD, Outlook.NO: BAD, Outlook.UNKNOWN: QUIET}
 
 
@@ -47,7 +49,7 @@ class ComposeView(View):
         self._submitted: QueryTopic | None = None
         self._version = 0
         self._caret = 0
-        self._exported = ""
+        self._trial: TrialResult | None = None
 
     @property
     def keys(self) -> tuple[Hashable, ...]:
@@ -84,12 +86,15 @@ class ComposeView(View):
             draft.sql, draft.mode = f"SELECT *\nFROM {stream}", "sql"
             self._caret = len(draft.sql)
             self._version += 1
+        elif what == "try":
+            await self._try()
+            return
         elif what == "import":
             self._import(str(action.get("text", "")))
         else:
             await super().act(action)
         await draft.check(client)
-        self._exported = ""
+        self._trial = None
 
     def render(self) -> Markup:
         """Return the editor beside the graph, and what comes of it."""
@@ -131,6 +136,11 @@ class ComposeView(View):
         self._submitted = self.hub.topic(("query", query.id), lambda: QueryTopic(query.id))
         self.screen.watch_again()
         self.screen.say(GOOD, "Submitted as ", h("a", query.id, href=f"/queries/{query.id}"), ".")
+
+    async def _try(self) -> None:
+        if self._draft.plan is None or self._draft.error:
+            raise ValueError(self._draft.error or "there is no query yet: write one first")
+        self._trial = await self.hub.patient().try_query(self._draft.plan, rows=_TRIED_ROWS, limit=50)
 
     def _switch(self, mode: str) -> None:
         if mode == self._draft.mode:
@@ -389,7 +399,28 @@ class ComposeView(View):
             data_action="submit",
             id="submit",
         )
-        return card("Submit", form)
+        ready = self._draft.plan is not None and self._draft.error is None
+        tried = button(f"Try it on the last {_TRIED_ROWS:,} rows", "try", disabled=not ready)
+        return card("Try and submit", h("p", tried), self._tried(), form)
+
+    def _tried(self) -> Markup | None:
+        trial = self._trial
+        if trial is None:
+            return None
+        read = ", ".join(f"{numbers.count(rows)} rows of {stream}" for stream, rows in trial.read.items())
+        whole = "" if trial.complete else " It ran out of time before it had read all of them."
+        said = (
+            f"{numbers.count(trial.results)} answers from {read} in {numbers.duration(trial.seconds)}.{whole}"
+        )
+        if not trial.rows:
+            return h("p", f"{said} Windows that are still open have not answered.", role="status", id="tried")
+        return h(
+            "div",
+            h("p", said, role="status"),
+            result_chart(trial.rows, trial.fields),
+            result_table(trial.rows, trial.fields, "trial", 8),
+            id="tried",
+        )
 
     def _results(self) -> Markup | None:
         topic = self._submitted
