@@ -285,11 +285,13 @@ def _feeding(client: Client) -> Iterator[None]:
 def test_decisions_are_shown_under_an_overload(page: Page, base: str, client: Client) -> None:
     client.set_optimizer(period="100ms")
     tight = client.submit(HOT, name="tight", class_="comfort", qos={"latency": {"p95": "1us"}})
+    beside = client.submit(HOT.where("celsius > 31"), name="beside", class_="comfort")
     page.goto(base)
     with _feeding(client):
         expect(page.locator("#decisions li").first).to_contain_text("tight")
         expect(page.locator("#now")).to_contain_text("missed target")
     tight.delete()
+    beside.delete()
 
 
 def test_a_query_is_composed_as_sql_and_its_rows_are_seen(page: Page, base: str, client: Client) -> None:

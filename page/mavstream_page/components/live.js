@@ -19,7 +19,7 @@ function morph(old, fresh) {
 // A field is overwritten only when the server says so: typing is never undone by a refresh.
 function assign(field) {
   if (field.dataset?.version === undefined || field.dataset.version === field.known) return;
-  if (field.known !== undefined || field.nodeName !== "TEXTAREA") field.value = field.dataset.text;
+  if (field.known !== undefined || !field.value) field.value = field.dataset.text;
   field.known = field.dataset.version;
 }
 

@@ -57,6 +57,7 @@ def button(
         class_=f"button {kind}".strip(),
         data_action=action,
         data_confirm=confirm,
+        aria_label=data.get("title"),
         **given,
     )
 

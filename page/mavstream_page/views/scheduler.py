@@ -251,7 +251,7 @@ class SchedulerView(View):
             class_="button small",
             data_action="switch",
             data_policy=policy,
-            title=f"Switch to {policy}",
+            aria_label=f"Switch to {policy}",
         )
 
 

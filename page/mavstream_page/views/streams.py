@@ -280,7 +280,7 @@ def _class_form(id_: str, name: Markup, one: QueryClass | None) -> Markup:
         ),
         h("label", "Latency target", h("input", name="latency", value=latency, placeholder="none", size=8)),
         h("input", type="hidden", name="description", value=one.description) if one else None,
-        h("button", "Save", type="submit", class_="button", title=f"Save {one.name}" if one else None),
+        h("button", "Save", type="submit", class_="button", aria_label=f"Save {one.name}" if one else None),
         data_action="class",
         id=id_,
     )
