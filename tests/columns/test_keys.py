@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mavstream_protocol.schema import FieldType
-from mavstream_server.columns.column import Column
+from mavstream_server.columns.column import Column, Ints
 from mavstream_server.columns.dictionary import Dictionary
 from mavstream_server.columns.index import IntIndex
 from mavstream_server.columns.keys import KeyCoder
@@ -103,6 +103,17 @@ def test_equal_keys_have_equal_codes_and_codes_give_the_keys_back(case: Any) -> 
         assert rows_of(types, coder.columns(np.array(list(seen.values()), dtype=np.int64))) == list(seen)
 
 
+def compacted(coder: KeyCoder, live: Ints) -> Ints | None:
+    """Run all steps of a compaction; returns the new codes by old code."""
+    steps = coder.compact(live)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            mapping: Ints | None = end.value
+            return mapping
+
+
 @settings(max_examples=100, deadline=None, derandomize=True)
 @given(keyed_batches(), st.randoms(use_true_random=False))
 def test_compaction_keeps_live_keys_and_their_order(case: Any, random: Any) -> None:
@@ -112,7 +123,8 @@ def test_compaction_keeps_live_keys_and_their_order(case: Any, random: Any) -> N
     every = np.unique(np.concatenate(codes))
     live = np.array(sorted(random.sample(every.tolist(), len(every) // 2)), dtype=np.int64)
     before = rows_of(types, coder.columns(live)) if types else []
-    mapping = coder.compact(live)
+    mapping = compacted(coder, live)
+    assert mapping is not None
     moved = mapping.take(live)
     assert (np.diff(moved) > 0).all()
     if types:
@@ -135,7 +147,7 @@ def test_a_returned_column_does_not_change_when_the_coder_continues() -> None:
     codes = coder.encode([Column.from_list(FieldType.STRING, ["a", None, "b"])], 3)
     column = coder.columns(codes)[0]
     coder.encode([Column.from_list(FieldType.STRING, ["c", "a"])], 2)
-    coder.compact(codes[2:])
+    assert compacted(coder, codes[2:]) is not None
     coder.encode([Column.from_list(FieldType.STRING, ["z"])], 1)
     assert column.to_list(FieldType.STRING) == ["a", None, "b"]
 
@@ -150,3 +162,51 @@ def test_string_keys_follow_a_dictionary_that_grows(grow: bool) -> None:
     second = coder.encode([Column(np.array([1, len(texts) - 1], dtype=np.int32), None, texts)], 2).tolist()
     assert second[0] == first[1]
     assert (second[1] in first) is not grow
+
+
+def numbers_from(first: int, stop: int) -> list[Column]:
+    """Return two key columns whose pairs are scattered."""
+    numbers = np.arange(first, stop)
+    return [Column(numbers), Column(numbers * 7 % 100_003)]
+
+
+def test_keys_that_are_mostly_in_use_are_not_compacted() -> None:
+    coder = KeyCoder([FieldType.INT])
+    codes = coder.encode([Column(np.arange(5000))], 5000)
+    assert coder.worth_compacting()
+    assert compacted(coder, codes[:4000]) is None
+    assert not coder.worth_compacting(), "until there are twice as many"
+    assert coder.count == 5001
+
+
+def test_a_compaction_moves_a_bounded_number_of_keys_in_each_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    coder = KeyCoder([FieldType.INT, FieldType.INT])
+    codes = coder.encode(numbers_from(0, 50_000), 50_000)
+    moved: list[int] = []
+    encode = KeyCoder.encode
+
+    def counting(self: KeyCoder, columns: Any, size: int) -> Ints:
+        moved.append(size)
+        return encode(self, columns, size)
+
+    monkeypatch.setattr(KeyCoder, "encode", counting)
+    live = np.unique(codes)[::3]
+    assert compacted(coder, live) is not None
+    assert sum(moved) == len(live)
+    assert max(moved) <= 4096
+
+
+def test_scattered_pairs_are_not_indexed_again_as_they_become_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    indexed: list[int] = []
+    begin = IntIndex.__init__
+
+    def counting(self: IntIndex, keys: Ints | None = None) -> None:
+        indexed.append(0 if keys is None else len(keys))
+        begin(self, keys)
+
+    monkeypatch.setattr(IntIndex, "__init__", counting)
+    coder = KeyCoder([FieldType.INT, FieldType.INT])
+    for first in range(0, 100_000, 1000):
+        coder.encode(numbers_from(first, first + 1000), 1000)
+    assert coder.count == 100_000
+    assert max(indexed) < 5000

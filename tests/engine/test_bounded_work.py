@@ -213,3 +213,22 @@ def test_slices_are_measured(readings: ScriptedStream) -> None:
     _, engine = answers(readings, HOPPING, "windows", MS, "rr", {})
     times = engine.loop.slice_times
     assert 0 < times.percentile(0.5) <= times.percentile(0.99) <= times.longest
+
+
+def test_a_window_with_many_groups_is_answered_in_pieces(readings: ScriptedStream) -> None:
+    plan = {
+        "a": {"op": "source", "stream": "readings"},
+        "groups": {
+            "op": "aggregate",
+            "input": "a",
+            "by": ["k"],
+            "window": {"kind": "tumbling", "size": "1s"},
+            "compute": {"n": "count(*)", "d": "count(DISTINCT x)", "m": "median(x)"},
+        },
+    }
+    keys = list(range(5000)) * 2
+    readings.columns({"ts": [n // 10 for n in range(len(keys))], "k": keys, "x": [k % 7 for k in keys]})
+    readings.complete()
+    run = run_plan(plan, "groups", [readings], earliest=True)
+    assert run.rows() == [(k, 2, 1, float(k % 7), 0, 1_000_000) for k in range(5000)]
+    assert max(batch.size for batch in run.sink.batches) <= 1024

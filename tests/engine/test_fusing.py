@@ -178,3 +178,25 @@ def test_a_slice_is_cut_between_trains(readings: ScriptedStream, clock: ManualCl
     run.engine.step()
     assert run.query.rows_in == 10
     assert run.engine.loop.busy == 10_000
+
+
+def test_a_row_that_no_select_passes_costs_no_turn_of_the_operators_above(stream: MakeStream) -> None:
+    readings = stream("readings", "ts timestamp, x int", event_time="ts")
+    nodes = {
+        "in": {"op": "source", "stream": "readings"},
+        "high": {"op": "select", "input": "in", "where": "x > 10"},
+        "twice": {"op": "project", "input": "high", "compute": {"x": "2 * x"}},
+    }
+    engine = Engine(policy="rr", clock=ManualClock())
+    engine.attach("readings", readings.reader)
+    run = run_plan(nodes, "twice", [readings], engine=engine)
+    for number in range(10):
+        readings.rows((number, number))
+        engine.run()
+    assert engine.loop.slices == 10, "the select alone ran"
+    readings.rows((11, 11))
+    engine.run()
+    assert run.answers() == [(22,)]
+    readings.complete()
+    engine.run()
+    assert run.query.state is QueryState.FINISHED

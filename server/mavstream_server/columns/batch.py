@@ -108,13 +108,17 @@ class Batch:
         return self._slice(0, count, None), self._slice(count, self.size, self.mark)
 
     def _slice(self, start: int, stop: int, mark: Mark | None) -> Batch:
+        watermark = self.row_watermark
+        time = None if self.time is None else self.time[start:stop]
+        if watermark is not None:
+            watermark = time if watermark is self.time else watermark[start:stop]
         return Batch(
             {name: column.slice(start, stop) for name, column in self.columns.items()},
             stop - start,
             self.arrival[start:stop],
-            time=None if self.time is None else self.time[start:stop],
+            time=time,
             position=None if self.position is None else self.position[start:stop],
-            row_watermark=None if self.row_watermark is None else self.row_watermark[start:stop],
+            row_watermark=watermark,
             mark=mark,
         )
 

@@ -37,6 +37,11 @@ class IntIndex:
         return self._keys[: self.count]
 
     @property
+    def dense(self) -> bool:
+        """Whether keys are looked up in a direct table."""
+        return self._table is not None
+
+    @property
     def nbytes(self) -> int:
         """Bytes in memory."""
         table = 0 if self._table is None else self._table.nbytes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Iterable, Sequence
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from mavstream_server.columns.dictionary import Dictionary
 from mavstream_server.columns.index import IntIndex
 from mavstream_server.columns.text_moves import UNRESOLVED, MovedCodes
 
+_CODE_BITS = 31  # of a packed pair, for any second code
+_AT_ONCE = 4096  # keys that are moved to new codes in one step
+
 _NULL = 0  # the code of null in every column; values follow from 1
 
 
@@ -20,6 +23,14 @@ def key_ints(column: Column, type_: FieldType) -> Ints:
     if type_ is FieldType.FLOAT:
         return (column.values + 0.0).view(np.int64)  # -0.0 becomes 0.0
     return column.values if column.values.dtype == np.int64 else column.values.astype(np.int64)
+
+
+def distinct_codes(codes: Iterable[Ints], count: int) -> Ints:
+    """Return the distinct ones of codes below `count`, sorted."""
+    found = np.zeros(count, dtype=np.bool_)
+    for some in codes:
+        found[some] = True
+    return np.flatnonzero(found)
 
 
 class _NumberKeys:
@@ -122,7 +133,8 @@ class _PairIndex:
     def encode(self, first: Ints, second: Ints, second_count: int) -> Ints:
         if second_count > 1 << self._bits:
             old = self.pairs(np.arange(self.count))
-            self._bits = second_count.bit_length() + 2
+            # Scattered pairs are hashed whatever their width: packing them again would only take time.
+            self._bits = second_count.bit_length() + 2 if self._index.dense else _CODE_BITS
             self._index = IntIndex((old[0] << self._bits) | old[1])
         return self._index.encode((first << self._bits) | second)
 
@@ -175,12 +187,21 @@ class KeyCoder:
         """Return whether there are enough keys for a compaction to pay off."""
         return self.count >= self._compact_at
 
-    def compact(self, live: Ints) -> Ints:
-        """Remove all codes but the given ones (sorted, distinct); return new codes by old code, or -1."""
-        mapping = np.full(self.count, -1, dtype=np.int64)
-        columns = self.columns(live)
+    def compact(self, live: Ints) -> Generator[None, None, Ints | None]:
+        """Remove all codes but the given ones (sorted, distinct), in steps: nothing may be coded in between.
+
+        Returns new codes by old code, or -1; None if most are live, so that all are kept.
+        """
+        count = self.count
+        self._compact_at = max(4096, 2 * count)
+        if 2 * len(live) > count:
+            return None
+        mapping = np.full(count, -1, dtype=np.int64)
         fresh = KeyCoder(self._types)
-        mapping[live] = fresh.encode(columns, len(live))
+        for start in range(0, len(live), _AT_ONCE):
+            some = live[start : start + _AT_ONCE]
+            mapping[some] = fresh.encode(self.columns(some), len(some))
+            yield
         self._columns, self._pairs = fresh._columns, fresh._pairs
         self._compact_at = max(4096, 2 * self.count)
         return mapping

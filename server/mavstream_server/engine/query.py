@@ -148,6 +148,8 @@ class RunningQuery:
         """The positions in the crash record, in the order of the streams of the note."""
         if not self.shared:
             return self.positions
+        if not self.sources and len(self.shared) == 1:
+            return self.shared[0].pipeline.positions
         # A source whose prefix is shared has no task: the pipeline's source reads for it.
         own = [self.positions[task.slot : task.slot + 2] for task in self.sources.values()]
         return sum([*own, *(member.pipeline.positions for member in self.shared)], array("q"))

@@ -12,7 +12,7 @@ from mavstream_protocol.queries import OnError
 from mavstream_protocol.schema import FieldType
 from mavstream_server.columns.batch import Batch, Mark
 from mavstream_server.columns.column import Column, Ints
-from mavstream_server.columns.keys import KeyCoder
+from mavstream_server.columns.keys import KeyCoder, distinct_codes
 from mavstream_server.expressions import RowErrors, compile_expression
 from mavstream_server.operators.aggregates.accumulator import Accumulator
 from mavstream_server.operators.aggregates.calls import CallState
@@ -32,6 +32,8 @@ from mavstream_server.operators.windows.windowed import (
     effective_times,
     possible_since,
 )
+
+_GROUPS_AT_ONCE = 1024  # groups that are answered in one step
 
 
 class Aggregate(WindowedOperator):
@@ -99,7 +101,7 @@ class Aggregate(WindowedOperator):
         """Fold the rows into their groups, then answer the windows that are complete."""
         yield from super().steps(port, batch)
         if batch.mark is not None:
-            self._compact()
+            yield from self._compact()
 
     def fold(self, port: int, batch: Batch, admitted: Admitted) -> None:
         """Add rows to the groups of their panes."""
@@ -130,19 +132,30 @@ class Aggregate(WindowedOperator):
     def close(self, opened: int, batch: Batch, mark: Mark | None) -> Iterator[None]:
         """Answer all windows before `opened`, with one row per group."""
         for closed in self._groups.close(opened, self._keys.count):
-            if closed is not None:
-                self._answer(*closed, batch, mark)
-            yield
+            if closed is None:
+                yield
+            else:
+                yield from self._answers(*closed, batch, mark)
 
     def skip(self, first: int) -> Skipped:
         """Drop the groups of the windows before `first`."""
         return Skipped(*self._groups.skip(first, self._keys.count))
 
-    def _answer(self, numbers: Ints, groups: Groups, batch: Batch, mark: Mark | None) -> None:
-        """Emit one row per group; `numbers` are the windows of the groups."""
-        size = len(groups)
+    def _answers(self, numbers: Ints, groups: Groups, batch: Batch, mark: Mark | None) -> Iterator[None]:
+        """Emit one row per group, in steps; `numbers` are the windows of the groups."""
         if self.windows.overlapping:
             groups = groups.take(groups.accumulators[len(self._calls)].result().values.argsort())
+        if len(groups) <= _GROUPS_AT_ONCE:
+            self._answer(numbers, groups, batch, mark)
+            yield
+            return
+        for number, part in enumerate(groups.parts(_GROUPS_AT_ONCE)):
+            first = number * _GROUPS_AT_ONCE
+            self._answer(numbers[first : first + _GROUPS_AT_ONCE], part, batch, mark)
+            yield
+
+    def _answer(self, numbers: Ints, groups: Groups, batch: Batch, mark: Mark | None) -> None:
+        size = len(groups)
         keys = dict(zip(self._by, self._keys.columns(groups.codes), strict=True))
         calls = [
             self._calls[number].result(groups.accumulators[number], call) for call, number in self._asked
@@ -173,10 +186,14 @@ class Aggregate(WindowedOperator):
         latest = [accumulators[-1] for accumulators in self._groups.accumulators()]
         return min([watermark, *(int(a.arrays["value"][: a.size].min()) for a in latest if a.size)])
 
-    def _compact(self) -> None:
-        """Drop keys that no group uses any more, and values that no accumulator uses."""
+    def _compact(self) -> Iterator[None]:
+        """Drop keys that no group uses any more, and values that no accumulator uses, in steps."""
         if self._keys.worth_compacting():
-            self._groups.recode(self._keys.compact(self._groups.live_codes()))
+            mapping = yield from self._keys.compact(
+                distinct_codes(self._groups.live_codes(), self._keys.count)
+            )
+            if mapping is not None:
+                self._groups.recode(mapping)
         for number, call in self._coded:
             assert call.coder is not None
             if not call.coder.worth_compacting():
@@ -184,9 +201,11 @@ class Aggregate(WindowedOperator):
             accumulators = [held[number] for held in self._groups.accumulators()]
             codes = [codes for a in accumulators if (codes := a.held_codes()) is not None]
             null = np.zeros(1, dtype=np.int64)
-            mapping = call.coder.compact(np.unique(np.concatenate([null, *codes])))
-            for accumulator in accumulators:
-                accumulator.recode(mapping)
+            live = distinct_codes([null, *codes], call.coder.count)
+            mapping = yield from call.coder.compact(live)
+            if mapping is not None:
+                for accumulator in accumulators:
+                    accumulator.recode(mapping)
 
     @property
     def state_bytes(self) -> int:

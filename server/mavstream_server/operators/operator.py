@@ -34,6 +34,8 @@ class Operator(ABC):
 
     kind: str
     """The operator's name in plans; one class may implement several kinds, and several classes one."""
+    acts_on_watermarks = True
+    """Whether it does more with a mark than to pass it on."""
 
     def __init__(self, name: str, ports: int = 1) -> None:
         self.name = name
@@ -86,13 +88,20 @@ class Operator(ABC):
             self.proceed()
 
     def emit(self, batch: Batch) -> None:
-        """Push a batch to all output queues, unless it has neither rows nor a mark."""
-        if not batch.size and batch.mark is None:
+        """Push a batch to all output queues; a watermark without rows only where it leads to anything."""
+        if not batch.size:
+            if batch.mark is not None:
+                self._emit_without_rows(batch, batch.mark)
             return
         self.rows_out += batch.size
         self.bytes_out += batch.nbytes
         for queue in self.outputs:
             queue.push(batch)
+
+    def _emit_without_rows(self, batch: Batch, mark: Mark) -> None:
+        for queue in self.outputs:
+            if queue.takes_watermarks or mark.end or mark.gap is not None:
+                queue.push(batch)
 
     def emit_mark(self, mark: Mark | None) -> None:
         """Emit a mark without rows; does nothing for None."""

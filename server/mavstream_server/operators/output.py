@@ -50,6 +50,7 @@ class Output(Operator):
     """
 
     kind = "output"
+    acts_on_watermarks = False
 
     def __init__(self, name: str, columns: Sequence[str], sink: Sink, now: Callable[[], int]) -> None:
         super().__init__(name)

@@ -18,6 +18,7 @@ class Project(Operator):
     """Computes the columns that downstream operators read."""
 
     kind = "project"
+    acts_on_watermarks = False
 
     def __init__(self, name: str, compute: Sequence[tuple[str, Expression]], on_error: OnError) -> None:
         super().__init__(name)

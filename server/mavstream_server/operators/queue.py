@@ -33,7 +33,18 @@ class Queue:
     another.
     """
 
-    __slots__ = ("_account", "_batches", "cut", "drained", "filled", "grown", "nbytes", "receive", "rows")
+    __slots__ = (
+        "_account",
+        "_batches",
+        "cut",
+        "drained",
+        "filled",
+        "grown",
+        "nbytes",
+        "receive",
+        "rows",
+        "takes_watermarks",
+    )
 
     def __init__(self, account: QueueAccount) -> None:
         self._account = account
@@ -46,6 +57,8 @@ class Queue:
         self.grown: Callable[[], None] | None = None
         self.receive: Callable[[Batch], None] | None = None
         self.drained: Callable[[], None] | None = None
+        self.takes_watermarks = True
+        """Whether the reader, or an operator above it, acts on a watermark before the next rows come."""
 
     def __len__(self) -> int:
         return len(self._batches)

@@ -15,6 +15,7 @@ class Select(Operator):
     """Filters rows and passes marks on; a row whose predicate is null or fails is dropped."""
 
     kind = "select"
+    acts_on_watermarks = False
 
     def __init__(self, name: str, where: Expression, columns: Sequence[str], on_error: OnError) -> None:
         super().__init__(name)

@@ -71,6 +71,16 @@ class Network:
         assert isinstance(output, Output)
         return output
 
+    def choose_watermarks(self) -> None:
+        """Let watermarks without rows pass only where an operator above acts on them.
+
+        Otherwise each row that no select of a query lets through would cost a turn of all its operators.
+        """
+        for operator in reversed(self.operators.values()):
+            above = any(queue.takes_watermarks for queue in operator.all_outputs)
+            for queue in operator.inputs:
+                queue.takes_watermarks = above or operator.acts_on_watermarks
+
 
 def instantiate(
     plan: TypedPlan,
@@ -131,6 +141,7 @@ def _built(
     output.sources = network.sources
     network.operators[OUTPUT] = output
     network.paths = paths_to_output(plan)
+    network.choose_watermarks()
     return network
 
 

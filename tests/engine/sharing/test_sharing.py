@@ -260,3 +260,23 @@ def test_rows_in_a_shared_pipeline_hold_the_table_versions_that_they_need(
     assert oldest_arrival(joining.engine.queries.values(), "rooms") == arrived
     joining.engine.run()
     assert [run.answers() for run in runs] == [[(1,)], [(2,)]]
+
+
+def test_rows_that_do_not_pass_cost_members_without_windows_no_turn(bench: Bench) -> None:
+    runs = [bench.start("a", hot()), bench.start("b", hot())]
+    bench.feed(10, 11)
+    assert shares(*runs)
+    before = bench.engine.loop.slices
+    bench.feed(0)
+    assert bench.engine.loop.slices == before + 1, "of the pipeline"
+
+
+def test_rows_that_do_not_pass_close_the_windows_of_members(bench: Bench) -> None:
+    counted = {"op": "aggregate", "input": "hot", "window": SECOND, "compute": {"n": "count(x)"}}
+    runs = [bench.start(name, {**hot(), "out": counted}) for name in ("a", "b")]
+    runs.append(bench.start("c", {**hot(), "out": {**counted, "compute": {"n": "sum(x)"}}}))
+    bench.feed(10, 11)
+    assert shares(*runs)
+    bench.readings.rows((3 * US, 0))
+    bench.settle()
+    assert [[row[0] for row in run.answers()] for run in runs] == [[2], [2], [21]]

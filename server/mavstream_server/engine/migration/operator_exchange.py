@@ -138,6 +138,7 @@ class OperatorExchange:
         network.operators.update(self._operators)
         network.operators[OUTPUT] = output
         network.paths = paths_to_output(self.plan)
+        network.choose_watermarks()
         query.tasks, query.sources = tasks, sources
         query.request = replace(query.request, plan=self.plan)
         self._apply(self.plan)

@@ -76,7 +76,6 @@ class Attaching:
             member.join(wider)
             wider.add(member)
             member.query.follow_sharing()
-            wider.fan_out.add(member.branch())
         pipeline.members = []
         self._engine.stop_pipeline(pipeline)
         _apply_limits(wider)
@@ -101,7 +100,6 @@ class Attaching:
                 own.clear()
         prefix.membership = member
         pipeline.add(member)
-        pipeline.fan_out.add(member.branch())
         _apply_limits(pipeline)
 
     def detach(self, member: Membership) -> None:
@@ -133,7 +131,6 @@ class Attaching:
         member.query.shared.remove(member)
         member.query.follow_sharing()
         member.pipeline.remove(member)
-        member.pipeline.fan_out.remove(member.last)
         for index, their in enumerate(member.theirs):
             if isinstance(their, WindowedOperator):
                 users = [other.own[index] for other in member.pipeline.members]

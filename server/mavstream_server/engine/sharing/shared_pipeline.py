@@ -66,14 +66,19 @@ class SharedPipeline(RunningQuery):
         """Add a member: policies see its readers of the fan-out, and the pipeline's units become outdated."""
         self.members.append(member)
         self._readers += member.readers
-        self.outdated = True
-        self.follow_sharing()
+        self.fan_out.add(member.branch())
+        self._changed()
 
     def remove(self, member: Membership) -> None:
         """Remove a member."""
         self.members.remove(member)
         for reader in member.readers:
             self._readers.remove(reader)
+        self.fan_out.remove(member.last)
+        self._changed()
+
+    def _changed(self) -> None:
+        self.network.choose_watermarks()
         self.outdated = True
         self.follow_sharing()
 

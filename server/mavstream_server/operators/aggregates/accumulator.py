@@ -7,6 +7,7 @@ per batch, so that the result does not depend on how rows are divided into batch
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -87,6 +88,11 @@ class Accumulator(ABC):
         taken._capacity = max(len(slots), 1)
         taken.arrays = {name: self._filled(name, slots) for name in self.fields}
         return taken
+
+    def parts(self, size: int) -> Iterator[Self]:
+        """Yield copies of the state of each `size` consecutive slots; nothing may be folded in between."""
+        for start in range(0, self.size, size):
+            yield self.take(np.arange(start, min(start + size, self.size)))
 
     def _filled(self, name: str, slots: Ints) -> Array:
         if len(slots):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -72,6 +73,17 @@ class CountDistinct(Accumulator):
         taken._new, taken._new_count = [], 0
         return taken
 
+    def parts(self, size: int) -> Iterator[Self]:
+        """Yield copies of each `size` consecutive slots, whose pairs lie side by side."""
+        self._deduplicate()
+        firsts = np.arange(0, self.size + size, size)
+        bounds = np.searchsorted(self._pairs, firsts << _CODE_BITS).tolist()
+        for number, first in enumerate(firsts[:-1].tolist()):
+            part = super().take(np.arange(first, min(first + size, self.size)))
+            part._pairs = self._pairs[bounds[number] : bounds[number + 1]] - (first << _CODE_BITS)
+            part._new, part._new_count = [], 0
+            yield part
+
     @property
     def nbytes(self) -> int:
         """Bytes of the pairs."""
@@ -106,5 +118,8 @@ class CountDistinct(Accumulator):
 
     def _deduplicate(self) -> None:
         if self._new:
-            self._pairs = np.unique(np.concatenate([self._pairs, *self._new]))
+            new = np.sort(np.concatenate(self._new))
+            pairs = np.concatenate([self._pairs, new])
+            pairs.sort(kind="stable")  # which merges two sorted runs in linear time
+            self._pairs = pairs[np.concatenate([[True], pairs[1:] != pairs[:-1]])] if len(pairs) else pairs
             self._new, self._new_count = [], 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,8 @@ from mavstream_server.columns.column import Column, Ints
 from mavstream_server.columns.index import IntIndex
 from mavstream_server.operators.aggregates.accumulator import Accumulator, Slots
 from mavstream_server.operators.windows.panes import Panes
+
+_CODE_BITS = 31  # of a cell, for any key's code
 
 MakeAccumulators = Callable[[], list[Accumulator]]
 
@@ -40,6 +42,12 @@ class Groups:
     def take(self, slots: Ints) -> Groups:
         """Return some of the groups."""
         return Groups(self.codes.take(slots), [a.take(slots) for a in self.accumulators])
+
+    def parts(self, size: int) -> Iterator[Groups]:
+        """Yield copies of each `size` consecutive groups."""
+        each = [accumulator.parts(size) for accumulator in self.accumulators]
+        for start in range(0, len(self), size):
+            yield Groups(self.codes[start : start + size], [next(parts) for parts in each])
 
     def merge(self, other: Groups, code_count: int) -> None:
         """Merge another set into this one; new keys are appended."""
@@ -123,7 +131,8 @@ class GroupTable:
     ) -> None:
         """Fold rows into the groups of their panes and keys."""
         if code_count > 1 << self._bits:
-            self._repack(code_count.bit_length() + 1)
+            # Sparse cells are hashed whatever their width: packing them again would only take time.
+            self._repack(code_count.bit_length() + 1 if self._cells.dense else _CODE_BITS)
         cells = self._cells.encode(self._shifted(panes) + codes)
         size = self._cells.count
         slots = Slots(cells, size)
@@ -137,16 +146,24 @@ class GroupTable:
         if not self._order or self._order[0] >= before:
             return None
         panes, codes = self._unpacked()
+        if len(self._numbers) == 1:  # all groups of a single pane: they need no sorting
+            taken, self._cells = Groups(codes, self.accumulators), IntIndex()
+            self.accumulators = self._make()
+            self._forget_panes(before)
+            return panes, taken
         done = np.flatnonzero(panes < before)
         done = done.take(np.argsort(panes.take(done), kind="stable"))
         rest = np.flatnonzero(panes >= before)
         taken = Groups(codes.take(done), [a.take(done) for a in self.accumulators])
         self.accumulators = [a.take(rest) for a in self.accumulators] if len(rest) else self._make()
         self._cells = IntIndex(self._cells.keys.take(rest))
+        self._forget_panes(before)
+        return panes.take(done), taken
+
+    def _forget_panes(self, before: int) -> None:
         while self._order and self._order[0] < before:
             done_pane = heapq.heappop(self._order)
             del self._panes[self._numbers.pop(done_pane)], self._rows[done_pane]
-        return panes.take(done), taken
 
     def live_codes(self) -> Ints:
         """Return the keys' codes of all groups."""

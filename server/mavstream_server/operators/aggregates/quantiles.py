@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Self
 
 import numpy as np
@@ -62,6 +63,19 @@ class Quantiles(Accumulator):
         rows = np.flatnonzero(owners >= 0)
         taken._owners, taken._values, taken._sorted = [owners.take(rows)], [values.take(rows)], False
         return taken
+
+    def parts(self, size: int) -> Iterator[Self]:
+        """Yield copies of the state of each `size` consecutive slots; values are sorted by part once."""
+        owners, values = self._gathered()
+        numbers = owners // size
+        order = numbers.astype(np.uint16 if self.size < size << 16 else np.int64).argsort(kind="stable")
+        bounds = np.searchsorted(numbers, np.arange(-(-self.size // size) + 1), sorter=order).tolist()
+        for number, start in enumerate(range(0, self.size, size)):
+            rows = order[bounds[number] : bounds[number + 1]]
+            part = super().take(np.arange(start, min(start + size, self.size)))
+            part._owners, part._values = [owners.take(rows) - start], [values.take(rows)]
+            part._sorted = False
+            yield part
 
     @property
     def nbytes(self) -> int:

@@ -17,6 +17,8 @@ from mavstream_server.operators.aggregates.stragglers import StragglerCounts
 from mavstream_server.operators.windows.index import WindowIndex
 from mavstream_server.operators.windows.panes import Panes
 
+_MANY = 16_384  # groups that take a step of their own to be removed
+
 
 class Rows:
     """Rows to be folded into groups: the codes of their keys, the accumulators' input, their numbers."""
@@ -68,8 +70,8 @@ class WindowGroups(ABC):
         """Return all accumulators in memory."""
 
     @abstractmethod
-    def live_codes(self) -> Ints:
-        """Return the distinct keys of all groups, sorted."""
+    def live_codes(self) -> list[Ints]:
+        """Return the keys of all groups, in arrays that may have them repeatedly."""
 
     @abstractmethod
     def recode(self, mapping: Ints) -> None:
@@ -101,8 +103,13 @@ class SeparateWindows(WindowGroups):
 
     def close(self, opened: int, code_count: int) -> Iterator[tuple[Ints, Groups] | None]:
         """Yield all closed windows at once."""
+        many = len(self._table) > _MANY
+        if many:
+            yield None
         popped = self._table.pop(opened)
         if popped is not None:
+            if many:
+                yield None
             yield popped
 
     def skip(self, first: int, code_count: int) -> tuple[int, int]:
@@ -115,9 +122,9 @@ class SeparateWindows(WindowGroups):
         """Return the accumulators of the table."""
         return [self._table.accumulators]
 
-    def live_codes(self) -> Ints:
-        """Return the distinct keys of the table, sorted."""
-        return np.unique(self._table.live_codes())
+    def live_codes(self) -> list[Ints]:
+        """Return the keys of the table."""
+        return [self._table.live_codes()]
 
     def recode(self, mapping: Ints) -> None:
         """Replace the codes of the table's keys."""
@@ -240,10 +247,10 @@ class OverlappingWindows(WindowGroups):
         held = [groups.accumulators for groups in self._sliding.held]
         return [self._filling.accumulators, self._stragglers.accumulators, *held]
 
-    def live_codes(self) -> Ints:
-        """Return the distinct keys of panes, merged panes and stragglers, sorted."""
+    def live_codes(self) -> list[Ints]:
+        """Return the keys of panes, merged panes and stragglers."""
         held = [groups.codes for groups in self._sliding.held]
-        return np.unique(np.concatenate([self._filling.live_codes(), self._stragglers.live_codes(), *held]))
+        return [self._filling.live_codes(), self._stragglers.live_codes(), *held]
 
     def recode(self, mapping: Ints) -> None:
         """Replace the codes of the keys of panes, merged panes and stragglers."""

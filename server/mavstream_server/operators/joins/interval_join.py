@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
-
 from mavstream_protocol.expressions.typed import Expression
 from mavstream_protocol.plans.plan import Within
 from mavstream_protocol.queries import OnError
 from mavstream_protocol.schema import FieldType
 from mavstream_server.columns.batch import Batch
 from mavstream_server.columns.column import Ints
-from mavstream_server.columns.keys import KeyCoder
+from mavstream_server.columns.keys import KeyCoder, distinct_codes
 from mavstream_server.operators.joins.pair_output import PairOutput
 from mavstream_server.operators.joins.side import Side
 from mavstream_server.operators.joins.sorted_run import SortedRun, with_keys
@@ -59,7 +57,7 @@ class IntervalJoin(SteppedOperator):
         mark = self.progress.advance(port, batch.mark)
         self.sides[1 - port].expire(self.progress.ports[port])
         if self._keys.worth_compacting():
-            self._compact()
+            yield from self._compact()
         if mark is None:
             return
         if mark.gap is not None:  # pairs of a missing row are missing, too
@@ -108,12 +106,12 @@ class IntervalJoin(SteppedOperator):
         else:
             self._order.add(joined[0], 0, joined[1])
 
-    def _compact(self) -> None:
-        codes = [codes for side in self.sides for codes in side.codes]
-        live = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *codes]))
-        mapping = self._keys.compact(live)  # preserves the order of codes, so that runs stay sorted
-        for side in self.sides:
-            side.recode(mapping)
+    def _compact(self) -> Iterator[None]:
+        live = distinct_codes([codes for side in self.sides for codes in side.codes], self._keys.count)
+        mapping = yield from self._keys.compact(live)  # preserves their order, so that runs stay sorted
+        if mapping is not None:
+            for side in self.sides:
+                side.recode(mapping)
 
     @property
     def state_bytes(self) -> int:
