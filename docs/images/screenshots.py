@@ -68,7 +68,7 @@ def _take(url: str) -> None:
         compose = _open(browser, f"{base}/compose")
         compose.get_by_label("SQL", exact=True).fill(SQL)
         compose.get_by_role("button", name="Try it on").click()
-        expect(compose.locator("#tried")).to_be_visible()
+        expect(compose.locator("#tried")).to_be_visible(timeout=60_000)
         _picture(compose, "compose")
         scheduler = _open(browser, f"{base}/scheduler")
         scheduler.get_by_role("button", name="Compare").click()

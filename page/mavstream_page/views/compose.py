@@ -50,6 +50,7 @@ class ComposeView(View):
         self._version = 0
         self._caret = 0
         self._trial: TrialResult | None = None
+        self._trying = False
 
     @property
     def keys(self) -> tuple[Hashable, ...]:
@@ -140,7 +141,12 @@ class ComposeView(View):
     async def _try(self) -> None:
         if self._draft.plan is None or self._draft.error:
             raise ValueError(self._draft.error or "there is no query yet: write one first")
-        self._trial = await self.hub.patient().try_query(self._draft.plan, rows=_TRIED_ROWS, limit=50)
+        self._trial, self._trying = None, True
+        self.screen.refresh()
+        try:
+            self._trial = await self.hub.patient().try_query(self._draft.plan, rows=_TRIED_ROWS, limit=50)
+        finally:
+            self._trying = False
 
     def _switch(self, mode: str) -> None:
         if mode == self._draft.mode:
@@ -405,6 +411,8 @@ class ComposeView(View):
 
     def _tried(self) -> Markup | None:
         trial = self._trial
+        if self._trying:
+            return h("p", "Trying it in a process of its own …", role="status", aria_busy="true")
         if trial is None:
             return None
         read = ", ".join(f"{numbers.count(rows)} rows of {stream}" for stream, rows in trial.read.items())
