@@ -79,7 +79,7 @@ def described(node: Node) -> str:
         return f"{node.op} {window.get('kind', '')} {window.get('size', '')} by {by}"
     if given.get("within"):
         within = given["within"]
-        return f"{node.op} within {within if isinstance(within, str) else ' / '.join(within.values())}"
+        return f"{node.op} within {within if isinstance(within, str) else ' / '.join(dict.fromkeys(within.values()))}"
     if given.get("compute"):
         return f"{node.op} {', '.join(given['compute'])}"
     return node.op
