@@ -79,7 +79,8 @@ def described(node: Node) -> str:
         return f"{node.op} {window.get('kind', '')} {window.get('size', '')} by {by}"
     if given.get("within"):
         within = given["within"]
-        return f"{node.op} within {within if isinstance(within, str) else ' / '.join(dict.fromkeys(within.values()))}"
+        spans = [within] if isinstance(within, str) else dict.fromkeys(within.values())
+        return f"{node.op} within {' / '.join(spans)}"
     if given.get("compute"):
         return f"{node.op} {', '.join(given['compute'])}"
     return node.op
