@@ -176,8 +176,9 @@ class Calls:
     def try_query(self, query: QueryLike, rows: int, limit: int) -> Talk[TrialResult]:
         """Run a query on the last rows of its streams, without registering it."""
         document = validation_document(query, {})
-        tried = {kind: document[kind] for kind in ("plan", "sql") if kind in document} or {"plan": document}
-        body: dict[str, Any] = {**tried, "rows": rows, "limit": limit}
+        plan = {"plan": document} if "nodes" in document else document
+        body = {key: value for key, value in plan.items() if key in ("plan", "sql")}
+        body |= {"rows": rows, "limit": limit}
         return self._post("/v1/queries/try", body, TrialResult)
 
     def queries(self, state: str | None) -> Talk[list[QueryInfo]]:
