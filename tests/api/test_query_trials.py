@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -59,3 +61,24 @@ def test_a_failing_query_says_why(client: Client) -> None:
 def test_a_feeder_may_not_try_queries(client: Client) -> None:
     with Client(client.url, token="feedsecret") as feeder, pytest.raises(Forbidden):
         feeder.try_query(WARM)
+
+
+def test_a_trial_ends_although_its_stream_goes_on(client: Client) -> None:
+    ended = threading.Event()
+
+    def feed() -> None:
+        with Client(client.url, token="topsecret") as own:
+            for number in itertools.count(100):
+                if ended.is_set():
+                    return
+                own.append("readings", [{"at": number * 100_000, "celsius": number}])
+
+    thread = threading.Thread(target=feed)
+    thread.start()
+    try:
+        found = client.try_query(WARM, rows=50)
+    finally:
+        ended.set()
+        thread.join()
+    assert found.complete
+    assert found.read["readings"] >= 50
