@@ -169,6 +169,13 @@ class Calls:
         """Register a query."""
         return self._post("/v1/queries", query_document(query, given), QueryInfo, once=True)
 
+    def replace(self, name: str, query: QueryLike, given: Mapping[str, Any]) -> Talk[QueryInfo]:
+        """Register a query under a name, or change the one that has it."""
+        body = query_document(query, {**given, "name": name})
+        body["name"] = name
+        request = Request("PUT", f"/v1/queries/{quote(name)}", headers=_JSON, content=orjson.dumps(body))
+        return fetch(request, self.retry, QueryInfo)
+
     def validate(self, query: QueryLike, given: Mapping[str, Any]) -> Talk[Validation]:
         """Validate a query without registering it."""
         return self._post("/v1/queries/validate", validation_document(query, given), Validation)

@@ -216,6 +216,25 @@ class Client:
         info = self._transport.run(self._calls.submit(query, given))
         return Query(self, info.id, info.admission)
 
+    def replace(
+        self,
+        name: str,
+        query: QueryLike,
+        *,
+        class_: str | None = None,
+        qos: Any = None,
+        stop_at: Any = None,
+        **given: Any,
+    ) -> Query:
+        """Register a query under a name, or change the running one that has it to another specification.
+
+        Its offsets go on; `given` are further parts of the specification, as for `submit`. Raises Conflict if
+        the running query cannot be changed so; then it goes on as before.
+        """
+        parts = {"class_": class_, "qos": qos, "stop_at": stop_at, **given}
+        info = self._transport.run(self._calls.replace(name, query, parts))
+        return Query(self, info.id, info.admission)
+
     def validate(self, query: QueryLike, *, mode: str | None = None) -> Validation:
         """Return the schemas and paths of a query, or its errors, without starting it."""
         return self._transport.run(self._calls.validate(query, {"mode": mode}))

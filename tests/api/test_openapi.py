@@ -16,7 +16,7 @@ ROUTES = """
     POST /v1/streams                  GET /v1/streams              GET /v1/streams/{name}
     DELETE /v1/streams/{name}         POST /v1/streams/{name}/tuples
     POST /v1/streams/{name}/complete  PUT /v1/classes/{name}       GET /v1/classes/{name}
-    DELETE /v1/classes/{name}
+    DELETE /v1/classes/{name}         PUT /v1/queries/{id}
     GET /v1/classes                   POST /v1/queries             GET /v1/queries
     GET /v1/queries/{id}              PATCH /v1/queries/{id}       DELETE /v1/queries/{id}
     POST /v1/queries/try              POST /v1/queries/validate    GET /v1/queries/{id}/plan
@@ -76,7 +76,7 @@ def test_every_operation_has_a_description_and_its_errors(document: dict[str, An
 def test_creations_link_to_the_operations_on_what_they_created(document: dict[str, Any]) -> None:
     links = document["paths"]["/v1/queries"]["post"]["responses"]["201"]["links"]
     assert set(links) == {
-        *("show_query", "change_query", "remove_query", "show_plan", "show_qos", "pull_results")
+        *("show_query", "put_query", "change_query", "remove_query", "show_plan", "show_qos", "pull_results")
     }
     assert {each["parameters"]["id"] for each in links.values()} == {"$response.body#/id"}
     table = document["paths"]["/v1/tables/{name}"]["put"]["responses"]["201"]["links"]

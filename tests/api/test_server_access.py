@@ -40,6 +40,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]
         ("GET", "/v1/queries/none/results", None, {"client"}),
         ("PUT", "/v1/classes/default", {"name": "default"}, set()),
         ("DELETE", "/v1/classes/unknown", None, set()),
+        ("PUT", "/v1/queries/none", {}, {"client"}),
         ("PUT", "/v1/scheduler", {"policy": "rr"}, set()),
         ("GET", "/v1/scheduler/trace?seconds=0.001", None, {"client", "feeder"}),
         ("PUT", "/v1/optimizer", {}, set()),

@@ -119,7 +119,7 @@ def test_a_query_is_stored_with_its_states_and_versions(path: Path) -> None:
     catalog = Catalog(path)
     assert catalog.query("q1") == expected
     assert expected.spec == query("hot", "alarms")
-    assert expected[2:] == (DesiredState.PAUSED, "failed", "it overflowed", 2, 4, 17)
+    assert expected[2:] == (DesiredState.PAUSED, "failed", "it overflowed", 2, 4, 17, 0)
     catalog.remove_query("q1")
     for call in (catalog.query, catalog.remove_query, catalog.next_epoch):
         with pytest.raises(NotFound, match="no query 'q1'"):
@@ -225,7 +225,7 @@ def test_a_file_of_a_later_release_is_refused_and_not_changed(path: Path) -> Non
         connection.execute("PRAGMA user_version = 99")
     connection.close()
     before = path.read_bytes()
-    with pytest.raises(Refused, match="expected version 3 or earlier, got 99") as caught:
+    with pytest.raises(Refused, match="expected version 4 or earlier, got 99") as caught:
         Catalog(path)
     assert caught.value.code == "newer_catalog"
     assert path.read_bytes() == before
@@ -238,9 +238,11 @@ def test_duplicate_names_of_earlier_releases_get_a_suffix(
     catalog.add_stream(stream("readings"))
     names = ["hot", "hot_2", "hot", "readings", "rooms", "n" * 64, "n" * 64, "hot"]
     with sqlite3.connect(path) as file:  # as a release before version 3 wrote it
+        file.execute("DROP TABLE replacements")
         file.execute("DROP INDEX queries_by_name")
         for number, name in enumerate(names):
             catalog.add_query(f"q{number}", query(name), number)
+        file.execute("ALTER TABLE queries DROP COLUMN revision")
         file.execute("INSERT INTO queries VALUES ('bad', '{', 'running', NULL, NULL, 0, 1, 9)")
         file.execute("PRAGMA user_version = 2")
     file.close()

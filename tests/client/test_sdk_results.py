@@ -14,6 +14,7 @@ from tests.support.servers.running_server import eventually
 from mavstream import (
     AsyncClient,
     Client,
+    Conflict,
     GapFound,
     GapWarning,
     NotFound,
@@ -44,6 +45,25 @@ def url() -> Iterator[str]:
 def client(url: str) -> Iterator[Client]:
     with Client(url) as found:
         yield found
+
+
+def test_results_go_on_behind_a_replacement_and_after_a_reconnect(client: Client) -> None:
+    client.create_stream(name="replaced", fields=FIELDS)
+    query = client.replace("small", stream("replaced").where("id < 10").named("out"))
+    client.append("replaced", rows(0, 20))
+    with client.results("small", timeout=20) as results:
+        assert [next(results)["id"] for _ in range(10)] == list(range(10))
+        assert client.replace("small", stream("replaced").where("id >= 25").named("out")).id == query.id
+        client.append("replaced", rows(20, 30))
+        assert [next(results)["id"] for _ in range(5)] == list(range(25, 30))
+        assert (results.revision, results.epoch, results.offset) == (1, 1, 14)
+    with client.results("small", after=4, timeout=20) as again:
+        assert [next(again)["id"] for _ in range(10)] == [*range(5, 10), *range(25, 30)]
+        assert again.revision == 1
+    with pytest.raises(Conflict, match="same columns with a project"):
+        client.replace("small", stream("replaced").project(m="id"))
+    assert client.query("small").pull(after=9).revision == 1
+    client.query("small").delete()
 
 
 @pytest.fixture(scope="module")

@@ -24,6 +24,7 @@ class Query:
     id = "q"
     schema = SCHEMA
     epoch = 1
+    revision = 0
     final: ActualState | None = None
     reason: str | None = None
 

@@ -36,6 +36,11 @@ class AsyncResults:
         return self._subscription.epoch
 
     @property
+    def revision(self) -> int | None:
+        """How often the plan was replaced before these rows, as of the last replacement that was told."""
+        return self._subscription.revision
+
+    @property
     def schema(self) -> Schema | None:
         """The columns; None before the first row was requested."""
         return self._subscription.schema

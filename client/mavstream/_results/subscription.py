@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Literal, TypeAlias
 
 import pyarrow as pa
@@ -13,9 +13,19 @@ from mavstream._errors import ConnectionLost, GapFound, GapWarning, QueryFailed,
 from mavstream._transport.retry import Retry, open_again
 from mavstream._transport.steps import Close, Open, Talk, quote, receive
 from mavstream_protocol import Field, Schema
+from mavstream_protocol.streams import FieldSpec
 from mavstream_protocol.tuples import arrow_schema, decode_message, rows_of
 from mavstream_protocol.wire.envelope import unseal
-from mavstream_protocol.wire.results import Closed, Gap, GapReason, OnLag, Opened, RowsHeader, to_subscriber
+from mavstream_protocol.wire.results import (
+    Closed,
+    Gap,
+    GapReason,
+    OnLag,
+    Opened,
+    Replaced,
+    RowsHeader,
+    to_subscriber,
+)
 
 OnGap: TypeAlias = Literal["warn", "raise", "ignore"] | Callable[[Gap], None]
 After: TypeAlias = int | Literal["latest"] | None
@@ -34,6 +44,7 @@ class Subscription:
         self.query = query
         self.schema: Schema | None = None
         self.epoch = 0
+        self.revision: int | None = None
         self.closed: Closed | None = None
         self._after = after
         self._on_gap = on_gap
@@ -136,7 +147,7 @@ class Subscription:
         opened = to_subscriber.validate_json(message)
         if not isinstance(opened, Opened):
             raise ConnectionLost(f"expected 'opened' from the server, got '{opened.type}'")
-        self.schema = Schema(tuple(Field(each.name, each.type, each.nullable) for each in opened.fields))
+        self.schema = _schema(opened.fields)
         if self._next is None:
             self._next, self.epoch = opened.next, opened.epoch
         self._open = True
@@ -153,6 +164,9 @@ class Subscription:
                 raise QueryFailed(self.query, event.detail)
         elif isinstance(event, Gap):
             self._skip(event)
+        elif isinstance(event, Replaced):
+            self.revision = event.revision
+            self.schema = _schema(event.fields)
 
     def _take_rows(self, message: bytes) -> None:
         assert self.schema is not None
@@ -181,3 +195,7 @@ class Subscription:
         else:
             # Past the stack frames of the clients, so that the warning names the caller's line.
             warnings.warn(f"results of query '{self.query}': {gap.detail}", GapWarning, stacklevel=6)
+
+
+def _schema(fields: Iterable[FieldSpec]) -> Schema:
+    return Schema(tuple(Field(each.name, each.type, each.nullable) for each in fields))

@@ -42,6 +42,21 @@ def submit(
     _warn_of(query.admission)
 
 
+@app.command("replace")
+def replace(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="Name of the query.")],
+    file: FileArgument,
+    class_: ClassOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Change a running query to the specification in a file, or register it; its offsets go on."""
+    with client_of(context) as client:
+        query = client.replace(name, file, class_=class_)
+        _show(query.info().model_copy(update={"admission": query.admission}), output)
+    _warn_of(query.admission)
+
+
 @app.command("validate")
 def validate(context: typer.Context, file: FileArgument, output: OutputOption = Output.TABLE) -> None:
     """Validate a query without registering it; exit code 1 if it is invalid."""
@@ -285,6 +300,7 @@ def _show(info: QueryInfo, output: Output) -> None:
             ("columns", ", ".join(f"{one.name} {one.type}" for one in info.fields)),
             ("results", info.results),
             ("epoch", info.epoch),
+            ("plan replaced", info.revision),
             ("created", info.created),
             ("starts at", None if info.spec.start_at is None else format_instant(info.spec.start_at)),
             ("stops at", None if info.spec.stop_at is None else format_instant(info.spec.stop_at)),

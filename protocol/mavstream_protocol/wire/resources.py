@@ -200,6 +200,8 @@ class QueryInfo(BaseModel):
     reason: str | None = None
     """Why it failed."""
     epoch: int
+    revision: int = 0
+    """How often its plan was replaced."""
     created: str
     results: int
     """Answers so far: the offset of the next one."""
@@ -291,6 +293,8 @@ class PulledResults(BaseModel):
     next: int
     """The value of `after` for the next page: the offset of the last row so far, -1 if there is none."""
     epoch: int
+    revision: int = 0
+    """How often the query's plan was replaced before these rows; a page has rows of one plan."""
     gap: tuple[int, int] | None = None
     """Requested offsets that are no longer stored (start, stop), excluding the stop."""
     gap_reason: GapReason | None = None

@@ -81,6 +81,19 @@ class Gap(BaseModel):
     detail: str
 
 
+class Replaced(BaseModel):
+    """The query's plan was replaced: rows from this offset on are answers of another plan."""
+
+    model_config = _CONFIG
+    type: Literal["replaced"] = "replaced"
+    offset: int
+    """Offset of the first row of the new plan, also if there is none yet."""
+    epoch: int
+    revision: int
+    """How often the plan was replaced so far."""
+    fields: tuple[FieldSpec, ...]
+
+
 class Closed(BaseModel):
     """The query has ended and all its rows were sent."""
 
@@ -91,5 +104,5 @@ class Closed(BaseModel):
     detail: str = ""
 
 
-ToSubscriber = Annotated[Opened | Rows | Gap | Closed, Field(discriminator="type")]
-to_subscriber: TypeAdapter[Opened | Rows | Gap | Closed] = TypeAdapter(ToSubscriber)
+ToSubscriber = Annotated[Opened | Rows | Gap | Replaced | Closed, Field(discriminator="type")]
+to_subscriber: TypeAdapter[Opened | Rows | Gap | Replaced | Closed] = TypeAdapter(ToSubscriber)

@@ -41,6 +41,8 @@ class QueryRecord(NamedTuple):
     version: int
     """Grows with every change that clients can see; a new epoch alone is none."""
     created_us: int
+    revision: int = 0
+    """How often its plan was replaced."""
 
 
 class ClassRecord(NamedTuple):
@@ -170,7 +172,7 @@ class Catalog:
                 )
             text = spec.model_dump_json(by_alias=True)
             self._database.run(
-                "INSERT INTO queries VALUES (?, ?, ?, NULL, NULL, 0, 1, ?)",
+                "INSERT INTO queries VALUES (?, ?, ?, NULL, NULL, 0, 1, ?, 0)",
                 *(id_, text, DesiredState.RUNNING, created_us),
             )
             self.owners.set("query", id_, owner)
@@ -238,7 +240,35 @@ class Catalog:
             if not self._database.run("DELETE FROM queries WHERE id = ?", id_).rowcount:
                 raise NotFound.query(id_)
             self.owners.remove("query", id_)
+            self.drop_replacement(id_)
         self._specs.pop(id_, None)
+
+    def begin_replacement(self, id_: str, spec: QuerySpec, expected_version: int | None = None) -> None:
+        """Store the specification that replaces that of a query once its engine says so.
+
+        Raises NotFound, WrongVersion.
+        """
+        with self.transaction():
+            _check(f"query '{id_}'", expected_version, self.query(id_).version)
+            text = spec.model_dump_json(by_alias=True)
+            self._database.run("INSERT OR REPLACE INTO replacements VALUES (?, ?)", id_, text)
+
+    def replacement(self, id_: str) -> QuerySpec | None:
+        """Return the specification that is to replace that of a query, or None."""
+        row = self._database.run("SELECT spec FROM replacements WHERE query = ?", id_).fetchone()
+        return None if row is None else _parsed(QuerySpec, row[0])
+
+    def drop_replacement(self, id_: str) -> None:
+        """Forget a replacement that was given up; does nothing without one."""
+        self._database.run("DELETE FROM replacements WHERE query = ?", id_)
+
+    def complete_replacement(self, id_: str, spec: QuerySpec) -> QueryRecord:
+        """Store the replaced specification of a query, whose plan runs; raises NotFound."""
+        with self.transaction():
+            self.set_spec(id_, spec)
+            self._database.run("UPDATE queries SET revision = revision + 1 WHERE id = ?", id_)
+            self.drop_replacement(id_)
+            return self.query(id_)
 
     def _change(self, id_: str, expected_version: int | None, **values: str | None) -> QueryRecord:
         with self.transaction():

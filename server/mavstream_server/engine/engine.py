@@ -23,7 +23,12 @@ from mavstream_server.engine.crash_record import CrashRecord
 from mavstream_server.engine.errors import ObjectInUse, UnknownObject
 from mavstream_server.engine.loop import Loop
 from mavstream_server.engine.memory_limit import excess
-from mavstream_server.engine.migration.migration import MIGRATION_LIMIT, Migrations
+from mavstream_server.engine.migration.migration import (
+    MIGRATION_LIMIT,
+    Ended,
+    Migrations,
+    check_replacement,
+)
 from mavstream_server.engine.migration.quiescence import QuiescentPoints
 from mavstream_server.engine.policy_host import PolicyHost
 from mavstream_server.engine.query import RunningQuery
@@ -322,6 +327,18 @@ class Engine:
         self.migrations.drop(query, "another plan was asked for")
         self.sharing.keep_apart(query)  # until the migration has completed or was given up
         self.migrations.ask(query, plan, version, limit)
+
+    def replace(self, id_: str, plan: TypedPlan, version: int, ended: Ended) -> None:
+        """Replace a query's plan at its next quiescent point; `ended` gets the reason if it was given up.
+
+        The new plan has the same sources, tables and result columns. Operators that are the same in both
+        plans keep their state; the others begin with the next rows.
+        """
+        query, plan = self.query(id_), weighted(plan)
+        check_replacement(query, plan)
+        self.migrations.drop(query, "the plan is replaced")
+        self.sharing.keep_apart(query)  # until the plan was replaced
+        self.migrations.replace(query, plan, version, ended)
 
     # Policies
 

@@ -61,7 +61,8 @@ class MemorySink:
 class ResultLogSink:
     """Appends results to a result log, whose positions are the offsets that subscribers resume from.
 
-    Each frame has the epoch as its producer; `appended` is called after each append.
+    Each frame has the epoch as its producer and the revision as its sequence. `appended` is called after
+    each append.
     """
 
     def __init__(
@@ -69,11 +70,14 @@ class ResultLogSink:
         writer: LogWriter,
         columns: Sequence[str],
         epoch: int = 0,
+        revision: int = 0,
         appended: Callable[[], None] | None = None,
     ) -> None:
         self._writer = writer
         self._columns = tuple(columns)
         self._epoch = epoch
+        self.revision = revision
+        """How often the query's plan was replaced before the rows that are appended now."""
         self._appended = appended
 
     @property
@@ -87,7 +91,9 @@ class ResultLogSink:
         columns = batch.columns
         if batch.size and len(columns) != len(self._columns):
             columns = {name: columns[name] for name in self._columns}
-        self._writer.append(columns, batch.size, now, producer=self._epoch, provenance=provenance)
+        self._writer.append(
+            columns, batch.size, now, producer=self._epoch, sequence=self.revision, provenance=provenance
+        )
         if batch.size and self._appended is not None:
             self._appended()
 

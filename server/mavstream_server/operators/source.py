@@ -78,6 +78,10 @@ class Source(Operator):
         self._columns = tuple(column for column in columns if column != WEIGHT)
         self._weighs = WEIGHT in columns
 
+    def provide(self, needs: Needs) -> None:
+        """Emit from now on what the operators above need of each row besides its columns."""
+        self._needs = needs
+
     def stop_at(self, time: int | None) -> None:
         """Read nothing that arrives at `time` (us) or later; None removes the limit."""
         self._stop = None if time is None else time * 1000

@@ -23,7 +23,7 @@ Shapes = Mapping[str, StreamShape]
 Tables = Mapping[str, Schema]
 
 REGISTERED = 0
-"""Version number of the registered plan."""
+"""Version number of the plan that a query is started with, if that is the registered one."""
 
 
 class RunningPlan(NamedTuple):
@@ -62,6 +62,8 @@ class RunningPlans:
     """Plans that a query was asked to migrate to, by the version that its engine reports."""
 
     def __init__(self) -> None:
+        self.registered = REGISTERED
+        """The version of the registered plan: not the first one if it has replaced another in this engine."""
         self._plans: dict[int, RunningPlan] = {}
         self._numbers = count(REGISTERED + 1)
 
@@ -79,4 +81,6 @@ class RunningPlans:
 
     def running(self, metrics: QueryMetrics | None) -> RunningPlan | None:
         """Return the plan that metrics of the current epoch report, or None for the registered one."""
-        return None if metrics is None else self._plans.get(metrics.plan_version)
+        if metrics is None or metrics.plan_version == self.registered:
+            return None
+        return self._plans.get(metrics.plan_version)

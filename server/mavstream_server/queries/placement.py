@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,8 +13,7 @@ from pydantic import ValidationError
 
 from mavstream_protocol.errors import InvalidObject
 from mavstream_protocol.plans.plan import Plan
-from mavstream_protocol.queries import QuerySpec, ReadFrom
-from mavstream_protocol.typed_plan import TypedPlan
+from mavstream_protocol.queries import ReadFrom
 from mavstream_protocol.utility import infer_utility
 from mavstream_protocol.wire.resources import ActualState, DesiredState
 from mavstream_server.catalog.catalog import Catalog
@@ -22,8 +21,10 @@ from mavstream_server.core.errors import Conflict, NotFound, ServiceError, Stora
 from mavstream_server.engine.checkpoints.store import CheckpointStore, StoredCheckpoint
 from mavstream_server.engine.process.messages import StartQuery
 from mavstream_server.optimizer.monitor import is_watched
+from mavstream_server.optimizer.running_plans import REGISTERED
 from mavstream_server.queries.finishing import QueryFinisher
 from mavstream_server.queries.query import Query
+from mavstream_server.queries.replacement_records import ReplacementRecords
 from mavstream_server.queries.start import latency_target, start_command
 from mavstream_server.queries.stream_readers import StreamReaders
 from mavstream_server.queries.table_joins import index_tables
@@ -52,11 +53,11 @@ class Placement:
         results: ResultService,
         tables: TableStore,
         checkpoints: CheckpointStore,
-        type_plan: Callable[[QuerySpec], Awaitable[TypedPlan]],
+        replacements: ReplacementRecords,
     ) -> None:
-        """`streams` is the directory of the stream logs; `type_plan` types the plan of a specification."""
+        """`streams` is the directory of the stream logs."""
         self._checkpoints = checkpoints
-        self._type_plan = type_plan
+        self._replacements = replacements
         self._streams = streams
         self._catalog = catalog
         self._link = link
@@ -149,6 +150,7 @@ class Placement:
     async def _start(self, query: Query) -> None:
         for stream in query.streams - self._attached:
             await self._attach(stream)
+        await self._replacements.settle(query)
         for stored in self._checkpoints.stored(query.id):
             if await self._recover(query, stored):
                 return
@@ -160,9 +162,11 @@ class Placement:
         header, command = stored.header, start_command(query, None, again=False)
         command = replace(command, checkpoint=stored.number, was_paused=header.paused)
         try:
-            if header.plan is not None:
-                plan = Plan.model_validate_json(header.plan)
-                typed = await self._type_plan(query.record.spec.model_copy(update={"plan": plan}))
+            plan = None if header.plan is None else Plan.model_validate_json(header.plan)
+            if plan is not None and plan != query.record.spec.plan:
+                typed = await self._replacements.type_plan(
+                    query.record.spec.model_copy(update={"plan": plan})
+                )
                 version = query.running_plans.add(plan, typed)
                 command = replace(command, plan=typed, plan_version=version, plan_json=header.plan)
             await self._send(query, command)
@@ -186,6 +190,7 @@ class Placement:
             await self._link.start_query(command, large=query.large)
         if query.final is None:
             query.placed, query.paused, query.begun = True, command.paused, True
+            query.running_plans.registered = REGISTERED
             query.placed_class, query.placed_qos = command.class_name, query.record.spec.qos
             self._readers.release(query)
         self._results.changed(query.id)

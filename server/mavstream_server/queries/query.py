@@ -95,6 +95,11 @@ class Query:
         return self.record.epoch
 
     @property
+    def revision(self) -> int:
+        """How often its plan was replaced."""
+        return self.record.revision
+
+    @property
     def final(self) -> ActualState | None:
         """Final state of an ended query, or None."""
         return None if self.record.final_state is None else ActualState(self.record.final_state)

@@ -29,7 +29,6 @@ from mavstream_server.engine.process.messages import Need
 from mavstream_server.ingest.stream_store import StreamStore
 from mavstream_server.log import LogError, load_description
 from mavstream_server.optimizer.fairness import ClassFairness, fairness
-from mavstream_server.optimizer.running_plans import REGISTERED
 from mavstream_server.optimizer.service import Registered
 from mavstream_server.queries.admission_control import AdmissionControl
 from mavstream_server.queries.changes import QueryChanges
@@ -40,8 +39,11 @@ from mavstream_server.queries.owner_quotas import OwnerQuotas
 from mavstream_server.queries.placement import Placement
 from mavstream_server.queries.planning import validation as specs
 from mavstream_server.queries.planning.planner import QueryPlanner, Verdict
+from mavstream_server.queries.planning.work import Planned
 from mavstream_server.queries.query import Query, new_id
 from mavstream_server.queries.registry import QueryRegistry
+from mavstream_server.queries.replacement_records import ReplacementRecords
+from mavstream_server.queries.replacing import QueryReplacement
 from mavstream_server.queries.resuming import QueryResuming
 from mavstream_server.queries.start_times import StartTimes
 from mavstream_server.queries.stream_readers import StreamReaders
@@ -106,6 +108,7 @@ class QueryService:
         self._finisher = QueryFinisher(
             catalog, registry, readers, self.start_times, self.metrics, results, checkpoints
         )
+        replacements = ReplacementRecords(catalog, registry, readers, checkpoints, self.planner.type_plan)
         self.placement = Placement(
             settings.streams_directory,
             catalog,
@@ -115,7 +118,7 @@ class QueryService:
             results,
             tables,
             checkpoints,
-            self.planner.type_plan,
+            replacements,
         )
         self._restarts: set[asyncio.Task[None]] = set()
         self._crashes = QueryCrashes(registry, self._finisher)
@@ -125,6 +128,17 @@ class QueryService:
         self.quotas = OwnerQuotas(registry, self.metrics, self._fail)
         self._changes = QueryChanges(
             catalog, registry, self.placement, self.start_times, self._has_class, self._begin_now
+        )
+        self._replacement = QueryReplacement(
+            registry,
+            self.planner,
+            link,
+            self.placement,
+            self._changes,
+            replacements,
+            self.admission,
+            results,
+            self._add,
         )
 
     async def start(self, *, new_epochs: bool = False) -> None:
@@ -172,10 +186,33 @@ class QueryService:
         if (known := self._known(key, fingerprint, principal)) is not None:
             return await self._registered_before(known, key)
         await self.quotas.check_memory(principal)
-        spec, plan, applicant = await self.planner.plan(data)
+        planned = await self.planner.plan(data)
         # Nothing waits from here until the query is in the catalog.
         if (known := self._known(key, fingerprint, principal)) is not None:
             return await self._registered_before(known, key)
+        return await self._add(planned, principal, key, fingerprint)
+
+    async def put(
+        self, ref: str, data: object, version: int | None = None, principal: Principal = ANYBODY
+    ) -> tuple[QueryInfo, bool]:
+        """Register a query under a name, or change the one that has it to another specification.
+
+        Returns whether it is new. Raises what `QueryReplacement.put` does.
+        """
+        await self.quotas.check_memory(principal)
+        found = await self._replacement.put(ref, data, version, principal)
+        if isinstance(found, QueryInfo):
+            return found, True
+        query, estimate = found
+        self.metrics.forget(query.id)
+        info = await self.views.info(query.id)
+        return info.model_copy(update={"admission": estimate}), False
+
+    async def _add(
+        self, planned: Planned, principal: Principal, key: str | None = None, fingerprint: str = ""
+    ) -> QueryInfo:
+        """Register a query that was planned, and start it."""
+        spec, plan, applicant = planned
         principal.require_class(spec.class_)
         for stream in spec.plan.streams:
             principal.require_stream(stream)
@@ -343,7 +380,8 @@ class QueryService:
                 )
             typed = await self.planner.type_plan(query.record.spec.model_copy(update={"plan": plan}))
             registered = plan == query.record.spec.plan
-            version = REGISTERED if registered else query.running_plans.add(plan, typed)
+            plans = query.running_plans
+            version = plans.registered if registered else plans.add(plan, typed)
             try:
                 await self._link.migrate_plan(
                     id_, typed, version, None if registered else plan.model_dump_json()

@@ -41,6 +41,7 @@ def start_command(query: Query, begins: Mapping[str, int] | None, *, again: bool
         earliest=spec.from_ is ReadFrom.EARLIEST and not again,
         latency_target=latency_target(spec.qos),
         epoch=query.epoch,
+        revision=query.revision,
         memory_limit=spec.memory_limit,
         positions=begins,
         shares=not query.suspect,

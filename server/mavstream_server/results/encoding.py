@@ -16,7 +16,7 @@ from mavstream_protocol.wire.results import RowsHeader
 from mavstream_server.columns.arrow import arrow_from_columns
 from mavstream_server.columns.column import Column, Ints
 from mavstream_server.columns.dictionary import Dictionary
-from mavstream_server.log import Cursor, GapError, gather
+from mavstream_server.log import Cursor, Frame, GapError, gather
 
 MOST_BYTES = 1 << 20
 
@@ -37,11 +37,12 @@ CHUNK_ROWS = {ResultFormat.ROWS: 500, ResultFormat.ARROW: 5_000}
 
 
 class ResultChunk(NamedTuple):
-    """Rows of one epoch from offset `start` up to, not including, `stop`; at least one row."""
+    """Rows of one plan from offset `start` up to, not including, `stop`; at least one row."""
 
     start: int
     stop: int
     epoch: int
+    revision: int
     batch: pa.RecordBatch
 
 
@@ -50,7 +51,7 @@ def read_chunk(
 ) -> ResultChunk | None:
     """Read the next rows at a cursor, or None at the end of the log; raises GapError.
 
-    The chunk ends where the epoch changes, and where it would exceed about `most_bytes` as JSON.
+    The chunk ends where the epoch or the plan changes, and where it would exceed about `most_bytes` as JSON.
     """
     while spans := cursor.take(most_rows):
         rows = [span for span in spans if span[2] > span[1]]
@@ -58,8 +59,11 @@ def read_chunk(
             break
     else:
         return None
-    whole, epoch = len(rows), rows[0][0].producer
-    rows = rows[: next((i for i, span in enumerate(rows) if span[0].producer != epoch), whole)]
+    first = rows[0][0]
+    epoch, revision = first.producer, first.sequence
+    rows = rows[
+        : next((i for i, (one, *_) in enumerate(rows) if _answers(one) != _answers(first)), len(rows))
+    ]
     start = rows[0][0].first_position + rows[0][1]
     columns = gather(rows, schema.names)
     count = sum(stop - first for _, first, stop in rows)
@@ -68,12 +72,12 @@ def read_chunk(
         columns = {name: column.slice(0, fitting) for name, column in columns.items()}
     if start + fitting < cursor.position:
         cursor.seek(start + fitting)
-    return ResultChunk(start, start + fitting, epoch, _batch(columns, schema))
+    return ResultChunk(start, start + fitting, epoch, revision, _batch(columns, schema))
 
 
 def encode_chunk(chunk: ResultChunk, format_: ResultFormat) -> str | bytes:
     """Return the message with the rows of a chunk: text for JSON, binary for Arrow."""
-    start, stop, epoch, batch = chunk
+    start, stop, epoch, _, batch = chunk
     if format_ is ResultFormat.ARROW:
         header = RowsHeader(offset=start, epoch=epoch, count=stop - start)
         return seal(header.model_dump_json().encode(), encode_message(batch))
@@ -82,10 +86,15 @@ def encode_chunk(chunk: ResultChunk, format_: ResultFormat) -> str | bytes:
     return b"".join((head, encode_rows(batch), b"}")).decode()
 
 
-def epoch_of_row(cursor: Cursor) -> int | None:
-    """Return the epoch of the row at a cursor, or None if the row was removed or is not written yet."""
+def _answers(frame: Frame) -> tuple[int, int]:
+    """Return the epoch and the revision of the plan that has answered the rows of a frame."""
+    return frame.producer, frame.sequence
+
+
+def origin_of_row(cursor: Cursor) -> tuple[int, int] | None:
+    """Return the epoch and the revision of the row at a cursor; None if it was removed or is not written."""
     try:
-        return next((frame.producer for frame, start, stop in cursor.take(1) if stop > start), None)
+        return next((_answers(frame) for frame, start, stop in cursor.take(1) if stop > start), None)
     except GapError:
         return None
 

@@ -19,7 +19,7 @@ from mavstream_server.results.encoding import (
     ResultChunk,
     ResultFormat,
     encode_chunk,
-    epoch_of_row,
+    origin_of_row,
     read_chunk,
 )
 from mavstream_server.results.group_commit import SyncedEnd
@@ -44,6 +44,10 @@ class AnsweringQuery(Protocol):
     @property
     def epoch(self) -> int:
         """The epoch of the results to come."""
+
+    @property
+    def revision(self) -> int:
+        """How often its plan was replaced before the results to come."""
 
     @property
     def final(self) -> ActualState | None:
@@ -82,10 +86,10 @@ class ResultCounters:
 class EncodedChunk:
     """A chunk encoded as a message, ready to be sent to any number of subscribers."""
 
-    __slots__ = ("epoch", "message", "start", "stop")
+    __slots__ = ("epoch", "message", "revision", "start", "stop")
 
     def __init__(self, portion: ResultChunk, format_: ResultFormat) -> None:
-        self.start, self.stop, self.epoch, _ = portion
+        self.start, self.stop, self.epoch, self.revision, _ = portion
         self.message = encode_chunk(portion, format_)
 
 
@@ -180,17 +184,17 @@ class QueryResults:
             )
         return after + 1
 
-    def epoch_before(self, position: int) -> int:
-        """Return the epoch of the row before a position or, without one, of the row at it."""
+    def origin_before(self, position: int) -> tuple[int, int]:
+        """Return epoch and revision of the row before a position or, without one, of the row at it."""
         reader = self.reader
         if reader is None:
-            return self.query.epoch
+            return self.query.epoch, self.query.revision
         for row in (position - 1, position):
             if reader.begin <= row < reader.end:
-                epoch = epoch_of_row(reader.cursor(row))
-                if epoch is not None:
-                    return epoch
-        return self.query.epoch
+                origin = origin_of_row(reader.cursor(row))
+                if origin is not None:
+                    return origin
+        return self.query.epoch, self.query.revision
 
     def encoded(self, position: int, format_: ResultFormat) -> EncodedChunk | None:
         """Return the encoded chunk at a position, or None at the end; raises GapError."""

@@ -47,13 +47,14 @@ class TooManySubscribers(TooMany):
 
 @dataclass(slots=True)
 class Pulled:
-    """A page of a query's results, all of one epoch."""
+    """A page of a query's results, all of one epoch and one plan."""
 
     schema: Schema
     batches: list[pa.RecordBatch]
     next: int
     """The offset of the last row, -1 if there is none: the `after` of the next page."""
     epoch: int
+    revision: int
     gap: tuple[int, int] | None
     gap_reason: GapCause | None = None
 
@@ -64,7 +65,13 @@ class Pulled:
         return b'{"rows":[' + rows + b"]," + tail[1:]
 
     def _tail(self) -> dict[str, object]:
-        return {"next": self.next, "epoch": self.epoch, "gap": self.gap, "gap_reason": self.gap_reason}
+        return {
+            "next": self.next,
+            "epoch": self.epoch,
+            "revision": self.revision,
+            "gap": self.gap,
+            "gap_reason": self.gap_reason,
+        }
 
     def arrow(self) -> bytes:
         """Return the rows as an Arrow IPC stream."""
@@ -172,7 +179,7 @@ class ResultService:
         batches: list[pa.RecordBatch] = []
         gap: tuple[int, int] | None = None
         cause: GapCause | None = None
-        epoch, room, left = query.epoch, _PULL_BYTES, min(max(limit, 1), MOST_PULLED)
+        origin, room, left = (query.epoch, query.revision), _PULL_BYTES, min(max(limit, 1), MOST_PULLED)
         while left > 0 and room > 0:
             try:
                 chunk = results.read(position, left)
@@ -184,14 +191,14 @@ class ResultService:
                 cause = missing.cause if cause is not GapCause.DAMAGE else cause
                 self.count_gap(missing.stop - missing.start)
                 continue
-            if chunk is None or (batches and chunk.epoch != epoch):
+            if chunk is None or (batches and (chunk.epoch, chunk.revision) != origin):
                 break
             batches.append(chunk.batch)
-            position, epoch = chunk.stop, chunk.epoch
+            position, origin = chunk.stop, (chunk.epoch, chunk.revision)
             left -= chunk.stop - chunk.start
             room -= chunk.batch.nbytes
         self.counters.rows += sum(batch.num_rows for batch in batches)
-        return Pulled(query.schema, batches, position - 1, epoch, gap, cause)
+        return Pulled(query.schema, batches, position - 1, *origin, gap, cause)
 
     def count_gap(self, rows: int) -> None:
         """Count a gap that is reported to a reader."""

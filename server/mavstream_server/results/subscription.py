@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from mavstream_protocol.errors import MavstreamError
 from mavstream_protocol.streams import field_specs
 from mavstream_protocol.wire.resources import ActualState
-from mavstream_protocol.wire.results import Closed, Gap, GapReason, OnLag, Opened
+from mavstream_protocol.wire.results import Closed, Gap, GapReason, OnLag, Opened, Replaced
 from mavstream_server.log import GapCause, GapError
 from mavstream_server.results.encoding import ResultFormat
 from mavstream_server.results.service import QueryResults, ResultService
@@ -54,8 +54,11 @@ class Subscription:
             results.end if latest else results.position_after(None if after is None else int(after))
         )
         """The offset of the next row."""
-        self.epoch = results.query.epoch if latest else results.epoch_before(self.position)
-        """The last epoch that the subscriber was told of."""
+        query = results.query
+        self.epoch, self.revision = (
+            (query.epoch, query.revision) if latest else results.origin_before(self.position)
+        )
+        """The last epoch and revision that the subscriber was told of."""
         self._opened = False
         self._closed = False
         service.subscribe(results)
@@ -91,7 +94,7 @@ class Subscription:
             return self._opening()
         query, results = self._results.query, self._results
         # Read before the log: afterwards no row of an older epoch, or of an ended query, is appended.
-        epoch, final = query.epoch, query.final
+        epoch, revision, final = query.epoch, query.revision, query.final
         if results.removed:
             return self._closing(final or ActualState.STOPPED, "the query was removed")
         try:
@@ -104,10 +107,14 @@ class Subscription:
                 return None
             if epoch > self.epoch > 0:
                 return self._restarted(epoch)
+            if revision > self.revision:
+                return self._replaced(revision)
             self.epoch = epoch  # the query had not started when this was opened
             return None if final is None else self._closing(final, query.reason or "")
         if chunk.epoch > self.epoch > 0:
             return self._restarted(chunk.epoch)
+        if chunk.revision > self.revision:
+            return self._replaced(chunk.revision)
         self.position, self.epoch = chunk.stop, chunk.epoch
         self._service.counters.rows += chunk.stop - chunk.start
         return chunk.message
@@ -116,6 +123,11 @@ class Subscription:
         query = self._results.query
         fields = field_specs(query.schema)
         return _text(Opened(query=query.id, fields=fields, next=self.position, epoch=self.epoch))
+
+    def _replaced(self, revision: int) -> str:
+        self.revision = revision
+        fields = field_specs(self._results.query.schema)
+        return _text(Replaced(offset=self.position, epoch=self.epoch, revision=revision, fields=fields))
 
     def _restarted(self, epoch: int) -> str:
         self.epoch = epoch
@@ -149,7 +161,7 @@ class Subscription:
         return self._gap(gap, GapReason.DAMAGE, detail)
 
     def _gap(self, gap: GapError, reason: GapReason, detail: str) -> str:
-        self.position, self.epoch = gap.stop, self._results.epoch_before(gap.stop)
+        self.position, (self.epoch, _) = gap.stop, self._results.origin_before(gap.stop)
         return _text(Gap(start=gap.start, stop=gap.stop, epoch=self.epoch, reason=reason, detail=detail))
 
     def _closing(self, state: ActualState, detail: str) -> str:

@@ -27,6 +27,7 @@ from mavstream_server.engine.process.messages import (
     GetTargetMetrics,
     MigratePlan,
     PauseQuery,
+    ReplacePlan,
     ResumeQuery,
     SetStopTime,
     SetTargets,
@@ -109,6 +110,15 @@ class EngineCommands(ABC):
         `plan_json` is stored in checkpoints; None for the registered plan.
         """
         await self.call(MigratePlan(id_, plan, version, plan_json), large=True)
+
+    async def replace_plan(
+        self, id_: str, plan: TypedPlan, version: int, plan_json: str, revision: int
+    ) -> None:
+        """Replace the plan of a running query; returns when the new one runs and a checkpoint says so.
+
+        Raises EngineRefused, and then the query keeps its plan; EngineUnavailable if the outcome is unknown.
+        """
+        await self.call(ReplacePlan(id_, plan, version, plan_json, revision), large=True)
 
     async def start_trace(self, most: int) -> None:
         """Start to record slices, up to `most`; `take_trace` must be called in any case afterwards."""

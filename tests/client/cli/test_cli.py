@@ -57,9 +57,9 @@ def answer(url: str, *args: str, stdin: str = "") -> Any:
     return json.loads(done.stdout)
 
 
-def plan_file(folder: Path, stream: str) -> str:
+def plan_file(folder: Path, stream: str, where: str = "id >= 0") -> str:
     file = folder / f"{stream}_hot.yaml"
-    file.write_text(PLAN.replace("STREAM", stream))
+    file.write_text(PLAN.replace("STREAM", stream).replace("id >= 0", where))
     return str(file)
 
 
@@ -138,6 +138,8 @@ def test_a_query_from_its_file_to_its_end(url: str, name: str, tmp_path: Path) -
         {"id": 2, "word": "b"},
     ]
     assert command(url, "query", "watch", query, "--limit", "1", "--after", "0").stdout == "id\tword\n2\tb\n"
+    replaced = answer(url, "query", "replace", "cli_hot", plan_file(tmp_path, name, "id >= 2"))
+    assert (replaced["id"], replaced["revision"]) == (query, 1)
     idle = command(url, "query", "watch", query, "--after", "latest", "--idle", "0.1")
     assert (idle.returncode, idle.stdout) == (0, "")
     assert query in command(url, "query", "list").stdout
@@ -227,6 +229,8 @@ def test_classes_and_the_scheduler_are_set(url: str) -> None:
     assert answer(url, "class", "set", "cli_alarms", "7")["priority"] == 7
     assert answer(url, "class", "set", "cli_alarms", "7", "--latency", "20ms")["latency"] == "20ms"
     assert "20ms" in command(url, "class", "list").stdout
+    answer(url, "class", "set", "cli_unused", "2")
+    assert answer(url, "class", "delete", "cli_unused") == {"deleted": "cli_unused"}
     assert ("cli_alarms", 7) in [(one["name"], one["priority"]) for one in answer(url, "class", "list")]
     assert answer(url, "scheduler", "set", "wrr")["policy"] == "wrr"
     assert answer(url, "scheduler", "show")["policy"] == "wrr"

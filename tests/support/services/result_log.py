@@ -30,6 +30,7 @@ class Query:
     id: str = "hot-abc"
     schema: Schema = SCHEMA
     epoch: int = 1
+    revision: int = 0
     final: ActualState | None = None
     reason: str | None = None
 

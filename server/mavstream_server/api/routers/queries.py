@@ -144,6 +144,28 @@ async def show_query(query: Found, parts: Parts, response: Response) -> QueryInf
     return info
 
 
+@router.put(
+    "/{id}",
+    responses={
+        **documented(400, 404, 409, 412, 429),
+        201: {"description": "The query is new", "model": QueryInfo},
+    },
+)
+async def put_query(
+    who: Client, ref: QueryRef, spec: SpecBody, parts: Parts, response: Response, version: IfMatch
+) -> QueryInfo:
+    """Register a query under a name, or change the one that has it to another specification while it runs.
+
+    Another plan has the same sources, tables and result columns. Operators that are the same in both plans
+    keep their state, the others begin with the next rows; offsets go on. Only for its owner and admins.
+    """
+    info, created = await parts.queries.put(ref, spec, version, who)
+    response.status_code = 201 if created else 200
+    response.headers["location"] = f"{router.prefix}/{info.id}"
+    _tag(parts, info, response)
+    return info
+
+
 @router.patch("/{id}", responses=documented(404, 409, 412))
 async def change_query(
     who: Client,
@@ -204,7 +226,8 @@ async def show_qos(query: Found, parts: Parts) -> QosReport:
 _PULLED: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "Rows of one epoch. As Arrow the rows are an IPC stream, and the headers "
-        "`Mavstream-Next`, `Mavstream-Epoch` and `Mavstream-Gap` (`START-STOP`) carry the rest",
+        "`Mavstream-Next`, `Mavstream-Epoch`, `Mavstream-Revision` and `Mavstream-Gap` (`START-STOP`) carry "
+        "the rest",
         "content": {ARROW: {"schema": {"type": "string", "format": "binary"}}},
     },
     406: {**documented()[422], "description": "None of the types in `Accept` is offered"},
@@ -237,6 +260,7 @@ async def pull_results(
     if not as_arrow:
         return Response(pulled.json(), media_type=JSON)
     headers = {"mavstream-next": str(pulled.next), "mavstream-epoch": str(pulled.epoch)}
+    headers["mavstream-revision"] = str(pulled.revision)
     if pulled.gap is not None:
         headers["mavstream-gap"] = f"{pulled.gap[0]}-{pulled.gap[1]}"
         headers["mavstream-gap-reason"] = str(pulled.gap_reason)

@@ -36,6 +36,7 @@ from mavstream_server.engine.process.messages import (
     MigratePlan,
     Need,
     PauseQuery,
+    ReplacePlan,
     Reply,
     ResumeQuery,
     SetClass,
@@ -52,6 +53,7 @@ from mavstream_server.engine.process.messages import (
     Value,
     WeighQuery,
 )
+from mavstream_server.engine.process.replacements import Replacements
 from mavstream_server.engine.process.result_logs import ResultLogs
 from mavstream_server.engine.query import RunningQuery
 from mavstream_server.engine.reporting import (
@@ -133,6 +135,7 @@ class HostedEngine:
             diverged,
         )
         self.recoveries = Recoveries()
+        self._replacements = Replacements(self.engine, self.checkpointer)
         self._notify_ended = ended
         self._started = clock.monotonic()
         self._epochs: dict[str, int] = {}
@@ -145,6 +148,9 @@ class HostedEngine:
         Any exception becomes a Failed reply.
         """
         try:
+            if isinstance(command, ReplacePlan):
+                self._replacements.begin(command, reply)
+                return
             done = Done(self._execute(command))
         except MavstreamError as error:
             reply(Failed(error.code, str(error)))
@@ -322,6 +328,7 @@ class HostedEngine:
         now = self.engine.clock.monotonic()
         self.checkpointer.tend(now)
         self.recoveries.check(now)
+        self._replacements.check(now)
         self.logs.trim(now_ns, self.checkpointer.records.held_offset)
         self._memory.check(now_ns)
         if now_ns - self._released < _RELEASE_EVERY or self._released_at == self.engine.loop.slices:

@@ -76,6 +76,8 @@ class StartQuery(QueryRequest):
 
     epoch: int = 0
     """The epoch of the query, written as `producer` into each frame of the result log."""
+    revision: int = 0
+    """How often its plan was replaced, written as `sequence` into each of these frames."""
     paused: bool = False
     """Start it detached from its streams."""
     checkpoint: int | None = None
@@ -178,6 +180,24 @@ class MigratePlan:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplacePlan:
+    """Replace the plan of a running query at its next quiescent point. Done().
+
+    The reply means that the new plan runs, and that a checkpoint says so; repeating the command with the same
+    version is safe. Refused with `replace_refused` if the query goes on with its plan.
+    """
+
+    id: str
+    plan: TypedPlan
+    version: int
+    """The version of the plan in metrics."""
+    plan_json: str
+    """The plan as JSON, to be stored in checkpoints."""
+    revision: int
+    """How often the plan was replaced, this time included."""
+
+
+@dataclass(frozen=True, slots=True)
 class SetClass:
     """Set the priority and the latency target of a class. Done()."""
 
@@ -255,6 +275,7 @@ Command = (
     | WeighQuery
     | ShedRows
     | MigratePlan
+    | ReplacePlan
     | SetClass
     | SwitchPolicy
     | StartTrace

@@ -57,7 +57,7 @@ class ResultLogs:
             self.written = True
             self._due.add(id_)
 
-        return ResultLogSink(writer, schema.names, command.epoch, appended)
+        return ResultLogSink(writer, schema.names, command.epoch, command.revision, appended)
 
     def close(self, id_: str) -> None:
         """Close the log of a query, if it is open."""

@@ -74,7 +74,11 @@ def parse_spec(data: object, catalog: Catalog = _NO_CATALOG) -> QuerySpec:
     try:
         spec = QuerySpec.model_validate(values)
     except ValidationError as error:
-        items += map(_item, error.errors(include_url=False))
+        # The default of the name depends on the other values.
+        found = (
+            one for one in error.errors(include_url=False) if one["type"] != "default_factory_not_called"
+        )
+        items += map(_item, found)
     if wrong is not None and not items:
         raise wrong
     if items:

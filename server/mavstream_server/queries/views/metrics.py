@@ -108,6 +108,7 @@ def describe(query: Query, stats: QueryMetrics | None, results: int, durability:
         state=query.state,
         reason=query.reason,
         epoch=query.epoch,
+        revision=query.revision,
         created=format_instant(record.created_us),
         results=results if current is None else current.offset,
         owner=query.owner,

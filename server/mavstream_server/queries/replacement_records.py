@@ -1,0 +1,77 @@
+"""Records of replacements: begun in the catalog, decided by the checkpoint of the engine, then completed."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from pydantic import ValidationError
+
+from mavstream_protocol.plans.plan import Plan
+from mavstream_protocol.queries import QuerySpec
+from mavstream_protocol.typed_plan import TypedPlan
+from mavstream_server.catalog.catalog import Catalog
+from mavstream_server.engine.checkpoints.store import CheckpointStore
+from mavstream_server.queries.planning.query_size import is_large
+from mavstream_server.queries.query import Query
+from mavstream_server.queries.registry import QueryRegistry
+from mavstream_server.queries.stream_readers import StreamReaders
+
+
+class ReplacementRecords:
+    """Completes replacements in the catalog and the registry, those that a crash has interrupted included.
+
+    A specification is stored before the engine gets its plan, and becomes the query's when a checkpoint has
+    the plan. Whichever process dies in between, the checkpoint says which plan has answered which rows.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        registry: QueryRegistry,
+        readers: StreamReaders,
+        checkpoints: CheckpointStore,
+        type_plan: Callable[[QuerySpec], Awaitable[TypedPlan]],
+    ) -> None:
+        """`type_plan` types the plan of a specification."""
+        self._catalog = catalog
+        self._registry = registry
+        self._readers = readers
+        self._checkpoints = checkpoints
+        self.type_plan = type_plan
+
+    def begin(self, query: Query, spec: QuerySpec, version: int | None) -> None:
+        """Store a specification whose plan the engine gets next; raises WrongVersion."""
+        self._catalog.begin_replacement(query.id, spec, version)
+
+    def drop(self, query: Query) -> None:
+        """Forget a replacement that the engine has refused."""
+        self._catalog.drop_replacement(query.id)
+
+    def complete(self, query: Query, spec: QuerySpec, plan: TypedPlan) -> None:
+        """Let a specification replace that of a query."""
+        record = self._catalog.complete_replacement(query.id, spec)
+        self._readers.remove(query)
+        query.record, query.plan, query.large = record, plan, is_large(spec.plan)
+        self._readers.add(query)
+        self._registry.note(query)
+
+    async def settle(self, query: Query) -> None:
+        """Complete or forget a replacement whose outcome is not known, before the query starts again."""
+        spec = self._catalog.replacement(query.id)
+        if spec is None:
+            return
+        if self._took_effect(query, spec):
+            self.complete(query, spec, await self.type_plan(spec))
+        else:
+            self.drop(query)
+
+    def _took_effect(self, query: Query, spec: QuerySpec) -> bool:
+        for stored in self._checkpoints.stored(query.id)[:1]:
+            try:
+                return (
+                    stored.header.plan is not None
+                    and Plan.model_validate_json(stored.header.plan) == spec.plan
+                )
+            except ValidationError:
+                return False
+        return False

@@ -1,0 +1,214 @@
+"""Replacement: a running query continues with another specification, without lost or repeated rows."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from mavstream_protocol.admission import AdmissionEstimate
+from mavstream_protocol.errors import ProblemItem
+from mavstream_protocol.queries import Mode, QuerySpec
+from mavstream_protocol.typed_plan import TypedPlan
+from mavstream_protocol.wire.resources import DesiredState, QueryChange, QueryInfo
+from mavstream_server.core.errors import Conflict, NotFound, Refused, WrongVersion
+from mavstream_server.core.principal import Principal
+from mavstream_server.queries.admission_control import AdmissionControl
+from mavstream_server.queries.changes import QueryChanges
+from mavstream_server.queries.placement import Placement
+from mavstream_server.queries.planning import validation as specs
+from mavstream_server.queries.planning.planner import QueryPlanner
+from mavstream_server.queries.planning.work import Planned
+from mavstream_server.queries.query import Query
+from mavstream_server.queries.registry import QueryRegistry
+from mavstream_server.queries.replacement_records import ReplacementRecords
+from mavstream_server.results.service import ResultService
+from mavstream_server.supervisor.engine_link import EngineLink, EngineRefused, EngineUnavailable
+
+_ATTEMPTS = 5
+"""Large state is written for longer than the engine's reply is waited for; asking again is safe."""
+_FIXED = ("mode", "on_error", "memory_limit", "start_at")
+
+Add = Callable[[Planned, Principal], Awaitable[QueryInfo]]
+
+
+class QueryReplacement:
+    """Puts specifications under the names of queries: new ones, changed options, and other plans."""
+
+    def __init__(
+        self,
+        registry: QueryRegistry,
+        planner: QueryPlanner,
+        link: EngineLink,
+        placement: Placement,
+        changes: QueryChanges,
+        records: ReplacementRecords,
+        admission: AdmissionControl,
+        results: ResultService,
+        add: Add,
+    ) -> None:
+        """`add` registers a query that was planned."""
+        self._registry = registry
+        self._planner = planner
+        self._link = link
+        self._placement = placement
+        self._changes = changes
+        self._records = records
+        self._admission = admission
+        self._results = results
+        self._add = add
+
+    async def put(
+        self, ref: str, data: object, version: int | None, principal: Principal
+    ) -> tuple[Query, AdmissionEstimate | None] | QueryInfo:
+        """Register a query under a name, or change the one that has it; returns which.
+
+        Raises NotFound for an id that there is not, Refused for another name in the body, WrongVersion,
+        Forbidden, Conflict, InvalidQuery, EngineRefused and EngineUnavailable.
+        """
+        self._owned(ref, principal)
+        planned = await self._planner.plan(data)
+        # Nothing waits from here until the query is in the catalog.
+        query = self._owned(ref, principal)
+        planned = planned._replace(spec=_named(planned.spec, ref if query is None else query.name))
+        if query is None:
+            if version is not None:
+                raise NotFound.query(ref)
+            return await self._add(planned, principal)
+        principal.require_class(planned.spec.class_)
+        for stream in planned.spec.plan.streams:
+            principal.require_stream(stream)
+        return query, await self.replace(query, planned, version)
+
+    def _owned(self, ref: str, principal: Principal) -> Query | None:
+        """Return the query with an id or name, None if there is none; raises Forbidden for another's."""
+        query = self._registry.find(self._registry.id_of(ref))
+        if query is not None:
+            principal.require_owner(f"query '{query.id}'", query.owner)
+        elif "-" in ref:
+            raise NotFound.query(ref)  # an id, which cannot be given
+        return query
+
+    async def replace(self, query: Query, planned: Planned, version: int | None) -> AdmissionEstimate | None:
+        """Change a query to another specification, all of it or nothing; returns the admission estimate."""
+        before, spec = query.record.spec, planned.spec
+        # Where it begins to read was decided when it began.
+        spec = spec.model_copy(update={"from_": before.from_})
+        _check_fixed(query, spec)
+        if spec.plan == before.plan:
+            await self._changes.make(query, _options(before, spec), version)
+            return None
+        async with query.lock:
+            self._registry.get(query.id)  # it may have been removed while this waited for the lock
+            if version is not None and version != query.record.version:
+                raise WrongVersion(f"query '{query.id}'", version, query.record.version)
+            _check_state(query)
+            _check_plan(query, planned.plan)
+            estimate = None if planned.applicant is None else self._admission.admit(planned.applicant)
+            await self._replace(query, spec, planned.plan, version)
+        return estimate
+
+    async def _replace(self, query: Query, spec: QuerySpec, plan: TypedPlan, version: int | None) -> None:
+        stop_at = query.record.spec.stop_at
+        if spec.stop_at != stop_at:
+            await self._placement.set_stop_time(query, spec.stop_at)
+        number = query.running_plans.add(spec.plan, plan)
+        try:
+            self._records.begin(query, spec, version)
+            await self._tell(query, spec, plan, number)
+        except EngineRefused:
+            self._records.drop(query)
+            query.running_plans.forget(number)
+            if spec.stop_at != stop_at:
+                await self._placement.set_stop_time(query, stop_at)
+            raise
+        self._records.complete(query, spec, plan)
+        query.running_plans.registered = number
+        self._results.changed(query.id)
+        await self._placement.enact(query)
+
+    async def _tell(self, query: Query, spec: QuerySpec, plan: TypedPlan, number: int) -> None:
+        text, revision = spec.plan.model_dump_json(), query.revision + 1
+        for attempt in range(_ATTEMPTS):
+            try:
+                await self._link.replace_plan(query.id, plan, number, text, revision)
+                return
+            except EngineUnavailable:
+                # Without an engine the next one goes on with the plan that the last checkpoint has.
+                if not self._link.ready or attempt == _ATTEMPTS - 1:
+                    raise
+
+
+def _named(spec: QuerySpec, name: str) -> QuerySpec:
+    """Return a specification with the name of the address; raises Refused if the body has another one."""
+    if "name" in spec.model_fields_set and spec.name != name:
+        detail = f"the address names query '{name}' and the body '{spec.name}': give the same name, or none"
+        item = ProblemItem(pointer="name", code="name_mismatch", detail=detail)
+        raise Refused(detail, code="name_mismatch", errors=(item,))
+    return specs.changed(spec, {"name": name})
+
+
+def _check_fixed(query: Query, spec: QuerySpec) -> None:
+    """Raise Conflict if a specification differs in what a query keeps."""
+    before = query.record.spec
+    changed = [name for name in _FIXED if getattr(spec, name) != getattr(before, name)]
+    if changed:
+        raise Conflict(
+            f"query '{query.id}' keeps its {', '.join(changed)}: leave that as before, or delete the query "
+            "and register it again",
+            code="not_replaceable",
+        )
+
+
+def _options(before: QuerySpec, spec: QuerySpec) -> QueryChange:
+    """Return the changes between two specifications with the same plan."""
+    values: dict[str, Any] = {}
+    for name in ("qos", "stop_at"):
+        if getattr(before, name) != getattr(spec, name):
+            values[name] = getattr(spec, name)
+    if before.class_ != spec.class_:
+        values["class_"] = spec.class_
+    return QueryChange(**values)
+
+
+def _check_state(query: Query) -> None:
+    if query.final is None and query.placed and query.record.desired is DesiredState.RUNNING:
+        return
+    if query.final is not None:
+        todo = "delete it first, or put the specification under another name"
+    elif query.record.desired is DesiredState.PAUSED:
+        todo = "resume it first"
+    else:
+        todo = "its plan can be replaced while it runs; try again then"
+    raise Conflict(f"query '{query.id}' is {query.state.value}: {todo}", code="wrong_state")
+
+
+def _check_plan(query: Query, plan: TypedPlan) -> None:
+    """Raise Conflict if a plan cannot go on where the plan of a running query ends."""
+    assert query.plan is not None
+    old, again = query.plan, "put it under another name, or delete the query first"
+    if query.record.spec.mode is Mode.ONE_TIME:
+        raise Conflict(
+            f"query '{query.id}' is a one-time query, which answers one window: {again}",
+            code="not_replaceable",
+        )
+    if plan.schema != old.schema:
+        raise Conflict(
+            f"query '{query.id}' answers {_columns(old)}, and the new plan {_columns(plan)}: give it the "
+            f"same columns with a project, or {again}",
+            code="not_replaceable",
+        )
+    before, after = ({node.name: node.stream for node in one.sources} for one in (old, plan))
+    if before != after or old.tables != plan.tables:
+        raise Conflict(
+            f"query '{query.id}' reads {_inputs(before, old)}, and the new plan {_inputs(after, plan)}: read "
+            f"the same streams under the same node names and the same tables, or {again}",
+            code="not_replaceable",
+        )
+
+
+def _columns(plan: TypedPlan) -> str:
+    return ", ".join(f"{one.name} {one.type}{'?' if one.nullable else ''}" for one in plan.schema)
+
+
+def _inputs(sources: dict[str, str], plan: TypedPlan) -> str:
+    return ", ".join([*(f"{stream} as {name}" for name, stream in sources.items()), *sorted(plan.tables)])

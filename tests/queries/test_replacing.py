@@ -1,0 +1,188 @@
+"""Replacement of a running query: the seam in its results, and which plan it has after a crash."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.servers.running_server import until
+from tests.support.services.query_service import HOT_PLAN, Service, served
+
+from mavstream_protocol.wire.resources import DesiredState, QueryChange
+from mavstream_server.core.errors import Conflict, NotFound, Refused, StorageFull, WrongVersion
+from mavstream_server.core.failpoints import ONCE_VARIABLE, VARIABLE
+from mavstream_server.supervisor.engine_link import EngineUnavailable
+
+Run = Callable[[Callable[[Service], Coroutine[Any, Any, None]]], None]
+
+
+def above(limit: int, **parts: Any) -> dict[str, Any]:
+    nodes = {**HOT_PLAN["nodes"], "hot": {"op": "select", "input": "in", "where": f"temp > {limit}"}}
+    return {"plan": {"root": "hot", "nodes": nodes}, **parts}
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    return lambda test: served(test, tmp_path)
+
+
+async def temps(made: Service, count: int) -> list[int]:
+    return [row["temp"] for row in await made.answers("mine", count)]
+
+
+def all_temps(made: Service) -> list[int]:
+    """Return all stored answers, pulled in pages, each of one plan."""
+    found: list[int] = []
+    after: int | None = None
+    while True:
+        page = json.loads(made.queries.results.pull(made.queries.get("mine"), after, 10).json())
+        found += [row["temp"] for row in page["rows"]]
+        if not page["rows"]:
+            return found
+        after = page["next"]
+
+
+def test_a_put_query_is_registered_and_then_replaced_while_it_runs(run: Run) -> None:
+    async def test(made: Service) -> None:
+        info, created = await made.queries.put("mine", above(20))
+        assert (created, info.spec.name, info.revision) == (True, "mine", 0)
+        await made.feed(19, 25, 35)
+        assert await temps(made, 2) == [25, 35]
+        with made.subscription("mine", "latest") as open_before:
+            assert json.loads(await open_before.next() or "")["type"] == "opened"
+            info, created = await made.queries.put("mine", above(30, name="mine"))
+            assert (created, info.revision, info.epoch, info.state.value) == (False, 1, 1, "running")
+            told = json.loads(await open_before.next() or "")
+            assert {key: told[key] for key in ("type", "offset", "epoch", "revision")} == {
+                "type": "replaced", "offset": 2, "epoch": 1, "revision": 1,
+            }  # fmt: skip
+            assert [field["name"] for field in told["fields"]] == ["at", "room", "temp"]
+            await made.feed(25, 31)
+            assert json.loads(await open_before.next() or "")["offset"] == 2
+        assert await temps(made, 3) == [25, 35]  # a page has rows of one plan
+        assert all_temps(made) == [25, 35, 31]
+        plan = await made.queries.views.plan("mine")
+        assert (plan.plan.nodes["hot"].where, plan.running) == ("temp > 30", None)  # type: ignore[attr-defined]
+        types = []
+        with made.subscription("mine") as again:
+            while "rows" not in types[2:]:
+                types.append(json.loads(await again.next() or "")["type"])
+        assert types == ["opened", "rows", "replaced", "rows"]
+        await made.kill_engine()
+        await made.feed(29, 32)
+        await temps(made, 4)
+        assert all_temps(made) == [25, 35, 31, 32]
+        assert (await made.queries.views.info("mine")).epoch == 1
+
+    run(test)
+
+
+def test_what_cannot_be_replaced_is_refused_and_the_query_goes_on(run: Run) -> None:
+    async def test(made: Service) -> None:
+        info, _ = await made.queries.put("mine", above(20))
+        less = {"p": {"op": "project", "input": "in", "compute": {"temp": "temp"}}}
+        narrow = {"plan": {"root": "p", "nodes": {"in": HOT_PLAN["nodes"]["in"], **less}}}
+        renamed = json.loads(json.dumps(above(30)).replace('"in"', '"source"'))
+        for body, message in (
+            (narrow, "answers at timestamp, room string, temp int, and the new plan temp int"),
+            (renamed, "reads readings as in, and the new plan readings as source"),
+            (above(30, on_error="fail"), "keeps its on_error"),
+        ):
+            with pytest.raises(Conflict, match=message):
+                await made.queries.put("mine", body)
+        with pytest.raises(Refused, match="the address names query 'mine' and the body 'other'"):
+            await made.queries.put("mine", above(30, name="other"))
+        with pytest.raises(WrongVersion):
+            await made.queries.put("mine", above(30), version=7)
+        with pytest.raises(NotFound):
+            await made.queries.put("mine-abcdef", above(30))
+        await made.queries.change("mine", QueryChange(state=DesiredState.PAUSED))
+        with pytest.raises(Conflict, match="resume it first"):
+            await made.queries.put("mine", above(30))
+        await made.queries.change("mine", QueryChange(state=DesiredState.RUNNING))
+        assert made.catalog.replacement(info.id) is None
+        await made.feed(25)
+        assert await temps(made, 1) == [25]
+
+    run(test)
+
+
+def test_the_same_plan_with_other_options_is_a_change(run: Run) -> None:
+    async def test(made: Service) -> None:
+        await made.queries.put("mine", above(20))
+        targets = {"latency": {"p95": "50ms"}}
+        info, _ = await made.queries.put("mine", above(20, qos=targets, **{"from": "earliest"}))
+        assert (info.revision, info.spec.qos.latency is not None, info.spec.from_.value) == (0, True, "now")
+        info, _ = await made.queries.put("mine", above(30))
+        assert (info.revision, info.spec.qos.latency) == (1, None)
+
+    run(test)
+
+
+@pytest.mark.parametrize(("end", "replaced"), [("before", False), ("after", True)])
+def test_the_checkpoint_decides_which_plan_goes_on_after_a_crash_of_the_engine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str, replaced: bool
+) -> None:
+    # The first checkpoint in the engine is that of the start.
+    monkeypatch.setenv(VARIABLE, f"engine:checkpoint.rename.{end}=kill@2")
+    monkeypatch.setenv(ONCE_VARIABLE, str(tmp_path / "once"))
+    (tmp_path / "once").mkdir()
+
+    async def test(made: Service) -> None:
+        await made.queries.put("mine", above(20))
+        await made.feed(25, 35)
+        await temps(made, 2)
+        with pytest.raises(EngineUnavailable):
+            await made.queries.put("mine", above(30))
+        await until(lambda: made.link.restarts == 1 and made.queries.get("mine").placed, "the next engine")
+        query = made.queries.get("mine")
+        assert query.revision == replaced
+        assert query.record.spec.plan.nodes["hot"].where == ("temp > 30" if replaced else "temp > 20")  # type: ignore[attr-defined]
+        await made.feed(26, 36)
+        await temps(made, 3 if replaced else 4)
+        assert all_temps(made) == ([25, 35, 36] if replaced else [25, 35, 26, 36])
+        assert query.epoch == 1
+        info, _ = await made.queries.put("mine", above(40))
+        await made.feed(39, 41)
+        await temps(made, info.results + 1)
+        assert all_temps(made)[-1] == 41
+
+    served(test, tmp_path / "data")
+
+
+def test_a_replacement_that_the_server_did_not_complete_is_completed_by_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def first(made: Service) -> None:
+        await made.queries.put("mine", above(20))
+        await made.feed(25, 35)
+        await temps(made, 2)
+
+        def full(*_: object) -> None:
+            raise StorageFull("the disk is full")
+
+        monkeypatch.setattr(made.catalog, "complete_replacement", full)
+        with pytest.raises(StorageFull):
+            await made.queries.put("mine", above(30))
+        assert made.queries.get("mine").revision == 0
+
+    async def second(made: Service) -> None:
+        query = made.queries.get("mine")
+        assert query.revision == 1
+        made.sequence = 1
+        await made.feed(26, 36)
+        await temps(made, 3)
+        assert all_temps(made) == [25, 35, 36]
+        # What is begun from here on never reaches the engine.
+        made.catalog.begin_replacement(query.id, query.record.spec.model_copy(update={"name": "never"}))
+
+    async def third(made: Service) -> None:
+        query = made.queries.get("mine")
+        assert (query.revision, made.catalog.replacement(query.id)) == (1, None)
+
+    served(first, tmp_path)
+    served(second, tmp_path)
+    served(third, tmp_path)
