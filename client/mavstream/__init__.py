@@ -23,7 +23,7 @@ from mavstream._errors import (
 )
 from mavstream._feeding.async_feed import AsyncFeed
 from mavstream._feeding.feed import Feed
-from mavstream._plans.builder import Flow, Split, Table, Windowed, join, stream, table
+from mavstream._plans.builder import Flow, Split, Table, Windowed, join, query, stream, table
 from mavstream._results.async_results import AsyncResults
 from mavstream._results.results import Results
 from mavstream._transport.retry import Retry
@@ -67,6 +67,7 @@ __all__ = [
     "TransportError",
     "Windowed",
     "join",
+    "query",
     "stream",
     "table",
 ]

@@ -196,6 +196,7 @@ class AsyncClient:
         from_: str | None = None,
         on_error: str | None = None,
         memory_limit: int | str | None = None,
+        derive: bool | None = None,
     ) -> AsyncQuery:
         """Register a query: a flow, a plan, a specification, a dict, or a JSON or YAML file.
 
@@ -212,6 +213,7 @@ class AsyncClient:
             "from_": from_,
             "on_error": on_error,
             "memory_limit": memory_limit,
+            "derive": derive,
         }
         info = await self._transport.run(self._calls.submit(query, given))
         return AsyncQuery(self, info.id, info.admission)

@@ -40,7 +40,7 @@ from mavstream_protocol.plans.plan import (
     UnionNode,
     Within,
 )
-from mavstream_protocol.plans.windows import RowWindow, TimeWindow
+from mavstream_protocol.plans.windows import RowWindow, SessionWindow, TimeWindow
 from mavstream_protocol.qos import (
     EQUAL_WEIGHTS,
     LatencyTarget,
@@ -123,6 +123,7 @@ __all__ = [
     "RowWindow",
     "Schema",
     "SelectNode",
+    "SessionWindow",
     "Size",
     "SourceNode",
     "SplitNode",

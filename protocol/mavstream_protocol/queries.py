@@ -73,6 +73,8 @@ class QueryOptions(BaseModel):
     """The position in its streams at which the query begins to read."""
     on_error: OnError = OnError.NULL
     """Handling of rows for which an expression fails."""
+    derive: bool = False
+    """Whether the results are a derived stream: listed among the streams, and read by plans as a stream."""
     memory_limit: PositiveSize | None = None
     """Bytes in queues and state beyond which the query fails; None for the server's `--query-memory`.
 

@@ -176,6 +176,18 @@ class StreamSpec(BaseModel):
         return Schema(tuple(Field(field.name, field.type, field.nullable) for field in self.fields))
 
 
+class DerivedStreamSpec(StreamSpec):
+    """A stream that has the results of a query; it cannot be fed."""
+
+    derived_from: str
+    """The id of the query."""
+
+    @field_validator("fields")
+    @classmethod
+    def _distinct(cls, fields: tuple[FieldSpec, ...]) -> tuple[FieldSpec, ...]:
+        return fields  # those of windowed operators are among them
+
+
 def field_specs(schema: Schema) -> tuple[FieldSpec, ...]:
     """Return the fields of a schema as clients see them; they were validated before."""
     return tuple(

@@ -88,6 +88,8 @@ def test_one_name_for_two_operators_is_refused() -> None:
         (HOT.window("10s", hop="1s"), {"kind": "hopping", "size": "10s", "hop": "1s"}),
         (HOT.window("10s").hop("1s"), {"kind": "hopping", "size": "10s", "hop": "1s"}),
         (HOT.rows_window(100), {"kind": "tumbling", "size": 100}),
+        (HOT.session("30s"), {"kind": "session", "gap": "30s"}),
+        (HOT.session("1m", partial=True), {"kind": "session", "gap": "1m", "partial": True}),
         (HOT.rows_window(100, hop=10), {"kind": "hopping", "size": 100, "hop": 10}),
         (HOT.window({"kind": "tumbling", "size": "1m"}), {"kind": "tumbling", "size": "1m"}),
         (

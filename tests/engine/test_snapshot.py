@@ -37,6 +37,7 @@ def aggregate(window: dict[str, Any]) -> dict[str, Any]:
 
 PLANS: dict[str, dict[str, Any]] = {
     "tumbling": aggregate({"kind": "tumbling", "size": "10ms"}),
+    "session": aggregate({"kind": "session", "gap": "2ms"}),
     "hopping": aggregate({"kind": "hopping", "size": "10ms", "hop": "3ms"}),
     "rows": aggregate({"kind": "hopping", "size": 7, "hop": 3}),
     "interval join": {

@@ -61,6 +61,18 @@ BOTH = {
         },
     },
 }
+ABOVE = {
+    "root": "n",
+    "nodes": {
+        "in": {"op": "source", "query": "below"},
+        "n": {
+            "op": "aggregate",
+            "input": "in",
+            "window": {"kind": "tumbling", "size": "3s", "partial": True},
+            "compute": {"n": "sum(n)", "windows": "count(*)"},
+        },
+    },
+}
 ROWS, FRAMES, KILLS = 50, 240, 10
 
 
@@ -102,6 +114,7 @@ def test_every_answer_is_delivered_once_however_often_the_engine_is_killed(tmp_p
         made.streams.create(StreamSpec.model_validate(DOORS))
         plans = {"counts": COUNTS, "pairs": PAIRS, "both": BOTH}
         specs = [HOT, HOT, *({"name": name, "plan": plan} for name, plan in plans.items())]
+        specs += [{"name": "below", "plan": COUNTS}, {"name": "above", "plan": ABOVE}]
         ids = [(await made.queries.register(spec)).id for spec in specs]
         seen: dict[str, list[dict[str, Any]]] = {id_: [] for id_ in ids}
         readers = [asyncio.create_task(read_all(made, id_, seen[id_])) for id_ in ids]
@@ -118,7 +131,7 @@ def test_every_answer_is_delivered_once_however_often_the_engine_is_killed(tmp_p
             info = await made.ended(id_)
             assert (info.state, info.epoch) == (ActualState.FINISHED, 1)
         await asyncio.wait_for(asyncio.gather(*readers), PATIENCE)
-        hot, again, counts, pairs, both = (seen[id_] for id_ in ids)
+        hot, again, counts, pairs, both, _, above = (seen[id_] for id_ in ids)
         expected = Counter(range(21, feed.rows))
         assert killed == KILLS
         assert Counter(row["temp"] for row in hot) == expected
@@ -129,6 +142,10 @@ def test_every_answer_is_delivered_once_however_often_the_engine_is_killed(tmp_p
         assert len({(row["room"], row["window_start"]) for row in counts}) == len(counts)
         assert sum(row["n"] for row in both) == 4 * feed.rows
         assert len({(row["room"], row["window_start"]) for row in both}) == len(both)
+
+        assert sum(row["n"] for row in above) == feed.rows
+        assert sum(row["windows"] for row in above) == len(counts)
+        assert len({row["window_start"] for row in above}) == len(above)
 
     served(test, tmp_path)
 

@@ -118,6 +118,12 @@ class Flow:
         """Group rows into windows by time (`"1s"`) or by number of rows (`100`); `agg` follows."""
         return Windowed(self, orjson.dumps(_window(size, hop, begin, until, partial)))
 
+    def session(self, gap: str, *, begin: Any = None, until: Any = None, partial: bool = False) -> Windowed:
+        """Group rows that are less than `gap` apart into sessions, by themselves for each group of `by`."""
+        window = {"kind": "session", "gap": gap, "begin": begin, "until": until, "partial": partial or None}
+        given = {key: value for key, value in window.items() if value is not None}
+        return Windowed(self, orjson.dumps(given))
+
     def rows_window(
         self, size: int, hop: int | None = None, *, begin: int | None = None, until: int | None = None
     ) -> Windowed:
@@ -218,6 +224,11 @@ def table(name: str) -> Table:
 def stream(name: str) -> Flow:
     """Return the rows of a stream."""
     return Flow(_node_of("source", {"stream": name}))
+
+
+def query(name: str) -> Flow:
+    """Return the results of another query, to be read as the rows of a stream are."""
+    return Flow(_node_of("source", {"query": name}))
 
 
 def join(left: Flow, right: Flow | Table, on: Keys = (), **options: Any) -> Flow:

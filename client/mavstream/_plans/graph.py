@@ -25,9 +25,11 @@ class Node:
 
     @property
     def hint(self) -> str:
-        """The default name: that of the stream or table, else of the operator's kind."""
-        key = {"source": "stream", "table": "table"}.get(self.op)
-        return self.op if key is None else str(orjson.loads(self.parts)[key])
+        """The default name: that of the stream, query or table, else of the operator's kind."""
+        if self.op not in ("source", "table"):
+            return self.op
+        parts = orjson.loads(self.parts)
+        return str(next(parts[key] for key in ("stream", "query", "table") if key in parts))
 
 
 def plan_of(root: Node, output: str | None) -> Plan:

@@ -14,7 +14,7 @@ from mavstream_protocol.plans.inference_scope import Scope, field_of
 from mavstream_protocol.plans.plan import InputRef, Node, Plan
 from mavstream_protocol.plans.scaling import scale
 from mavstream_protocol.plans.table_inference import check_table_readers, infer_table_join
-from mavstream_protocol.plans.windows import RowWindow
+from mavstream_protocol.plans.windows import RowWindow, SessionWindow
 from mavstream_protocol.schema import Field, Schema
 from mavstream_protocol.typed_plan import (
     ORDER_SENSITIVE,
@@ -27,6 +27,7 @@ from mavstream_protocol.typed_plan import (
     TypedPlan,
     TypedProject,
     TypedSelect,
+    TypedSessions,
     TypedSource,
     TypedSplit,
     TypedTable,
@@ -75,12 +76,25 @@ def infer_node(node: Node, scope: Scope) -> TypedNode | None:
 
 @infer_node.register
 def _source(node: nodes.SourceNode, scope: Scope) -> TypedNode | None:
-    shape = scope.streams.get(node.stream)
-    if shape is None:
-        scope.fail("stream", "unknown_stream", unknown("stream", node.stream, list(scope.streams)))
+    shape = scope.streams.get(node.origin)
+    if shape is None or not (shape.is_stream if node.query is None else shape.is_query):
+        _unknown_source(node, scope, shape)
         return None
-    scope.fed_by[scope.name] = frozenset({node.stream})
-    return TypedSource(scope.name, (), shape.schema, node.stream, shape.event_time)
+    scope.fed_by[scope.name] = frozenset({node.origin})
+    return TypedSource(
+        scope.name, (), shape.schema, node.origin, shape.event_time, shape.query, shape.in_order
+    )
+
+
+def _unknown_source(node: nodes.SourceNode, scope: Scope, shape: StreamShape | None) -> None:
+    kind, other = ("stream", "query") if node.query is None else ("query", "stream")
+    if shape is not None:
+        detail = f'{node.origin!r} is a {other}, not a {kind}: write `"{other}": "{node.origin}"`'
+    else:
+        shapes = scope.streams.items()
+        known = [name for name, one in shapes if (one.is_stream if kind == "stream" else one.is_query)]
+        detail = unknown(kind, node.origin, known)
+    scope.fail(kind, f"unknown_{kind}", detail)
 
 
 @infer_node.register
@@ -189,6 +203,8 @@ def _aggregate(node: nodes.AggregateNode, scope: Scope) -> TypedNode | None:
         compute = scale(node, compute, scope)
     added = scope.window_columns(node.window, [*node.by, *node.compute])
     schema = Schema((*by, *(field_of(name, e.result) for name, e in compute), *added))
+    if isinstance(node.window, SessionWindow):
+        return TypedSessions(scope.name, scope.inputs, schema, node.window, node.by, tuple(compute))
     return TypedAggregate(scope.name, scope.inputs, schema, node.window, node.by, tuple(compute), node.scaled)
 
 

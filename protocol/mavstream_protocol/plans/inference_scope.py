@@ -11,7 +11,7 @@ from mavstream_protocol.expressions.typed import AggregateExpression, Expression
 from mavstream_protocol.plans.budget import MAX_PROBLEMS, PlanBudget
 from mavstream_protocol.plans.graph import unknown
 from mavstream_protocol.plans.plan import InputRef
-from mavstream_protocol.plans.windows import RowWindow, TimeWindow
+from mavstream_protocol.plans.windows import AggregateWindow, RowWindow
 from mavstream_protocol.schema import Field, FieldType, Schema
 from mavstream_protocol.typed_plan import StreamShape, TypedNode
 
@@ -115,7 +115,7 @@ class Scope:
                 'write `"order": "time"` at the union or join below',
             )
 
-    def window_columns(self, window: TimeWindow | RowWindow, others: Iterable[str]) -> tuple[Field, Field]:
+    def window_columns(self, window: AggregateWindow, others: Iterable[str]) -> tuple[Field, Field]:
         """Return the two columns that a windowed operator adds."""
         for name in others:
             if name in ("window_start", "window_end"):
@@ -125,7 +125,7 @@ class Scope:
                     f"the operator adds a column {name!r} and there is one already; "
                     "rename the one below with a project",
                 )
-        type_ = FieldType.TIMESTAMP if isinstance(window, TimeWindow) else FieldType.INT
+        type_ = FieldType.INT if isinstance(window, RowWindow) else FieldType.TIMESTAMP
         return Field("window_start", type_), Field("window_end", type_)
 
     def same_columns(self, field: str, index: int) -> None:

@@ -19,7 +19,7 @@ from mavstream_protocol.errors import InvalidPlan, ProblemItem
 from mavstream_protocol.explained import refusal
 from mavstream_protocol.names import Name
 from mavstream_protocol.plans.hints import Hints
-from mavstream_protocol.plans.windows import NonNegativeSpan, Window
+from mavstream_protocol.plans.windows import AggregateWindow, NonNegativeSpan, Window
 
 _CONFIG = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 Input = Annotated[
@@ -59,7 +59,12 @@ class PlanNode(BaseModel):
 
     @property
     def source_stream(self) -> str | None:
-        """The stream whose rows enter the plan here; None if it reads other nodes or a table."""
+        """The stream whose rows enter the plan here; None if it reads anything else."""
+        return None
+
+    @property
+    def source_query(self) -> str | None:
+        """The query whose results enter the plan here; None if it reads anything else."""
         return None
 
     def reads(self) -> dict[str, str]:
@@ -86,17 +91,39 @@ class PlanNode(BaseModel):
 
 
 class SourceNode(PlanNode):
-    """The rows of a stream."""
+    """The rows of a stream, or the results of another query: exactly one of `stream` and `query`."""
 
     input_fields = ()
     op: Literal["source"]
-    stream: Name
+    stream: Name | None = None
+    """The name of a stream."""
+    query: Name | None = None
+    """The name of a query: its results are read as the rows of a stream are."""
     hints: Hints | None = None
 
     @property
-    def source_stream(self) -> str:
+    def origin(self) -> str:
+        """The name of the stream or query."""
+        return self.stream or self.query or ""
+
+    @property
+    def source_stream(self) -> str | None:
         """The stream whose rows enter the plan here."""
         return self.stream
+
+    @property
+    def source_query(self) -> str | None:
+        """The query whose results enter the plan here."""
+        return self.query
+
+    @model_validator(mode="after")
+    def _reads_one(self) -> Self:
+        if (self.stream is None) == (self.query is None):
+            got = "both" if self.stream else "neither"
+            raise refusal(
+                "missing_key", f"a source reads a `stream` or a `query`, got {got}: name exactly one"
+            )
+        return self
 
     @field_validator("hints")
     @classmethod
@@ -189,7 +216,7 @@ class AggregateNode(PlanNode):
     op: Literal["aggregate"]
     input: Input
     by: Annotated[tuple[Name, ...], Field(max_length=64)] = ()
-    window: Window
+    window: AggregateWindow
     compute: Computation
     scaled: bool = False
     """Whether counts, sums and averages include an estimate for shed rows, each with its `<name>_error`."""
@@ -291,13 +318,18 @@ class Plan(BaseModel):
         """The streams that the plan reads."""
         return frozenset(node.source_stream for node in self.nodes.values() if node.source_stream is not None)
 
+    @property
+    def queries(self) -> frozenset[str]:
+        """The queries whose results the plan reads."""
+        return frozenset(node.source_query for node in self.nodes.values() if node.source_query is not None)
+
     def inputs(self, name: str) -> dict[str, InputRef]:
         """Return where a node reads, keyed by the pointer of the input inside the node."""
         return {field: InputRef.parse(text) for field, text in self.nodes[name].reads().items()}
 
 
 _MAX_ITEMS = 100
-_TAGS = frozenset(OPERATORS) | {"time", "rows"}
+_TAGS = frozenset(OPERATORS) | {"time", "rows", "session"}
 
 
 def _item(details: Any) -> ProblemItem:
@@ -329,6 +361,8 @@ def _item(details: Any) -> ProblemItem:
         )
     if kind == "missing":
         return ProblemItem(pointer=pointer, code="missing_key", detail=f"{path[-1]!r} is required")
+    if kind == "missing_key":
+        return ProblemItem(pointer=pointer, code=kind, detail=details["msg"])
     if kind == "string_pattern_mismatch":
         return ProblemItem(
             pointer=pointer,

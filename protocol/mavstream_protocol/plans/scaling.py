@@ -15,7 +15,7 @@ from mavstream_protocol.expressions.functions import OPERATORS
 from mavstream_protocol.expressions.typed import AggregateCall, AggregateExpression, ColumnRef, Literal
 from mavstream_protocol.plans.inference_scope import Scope
 from mavstream_protocol.plans.plan import AggregateNode, InputRef
-from mavstream_protocol.plans.windows import RowWindow
+from mavstream_protocol.plans.windows import RowWindow, SessionWindow
 from mavstream_protocol.typed_plan import TypedNode, all_below
 
 ERROR = "_error"
@@ -34,6 +34,13 @@ def scale(node: AggregateNode, compute: Columns, scope: Scope) -> Columns:
             "not_scalable",
             "a window by rows is full when so many rows were kept, so nothing says how many it stands for; "
             "take a window by time, or leave `scaled` out",
+        )
+    if isinstance(node.window, SessionWindow):
+        scope.fail(
+            "scaled",
+            "not_scalable",
+            "a session ends where rows are missing, so shed rows change which rows it has; take a tumbling "
+            "or hopping window, or leave `scaled` out",
         )
     _check_rows(scope)
     made: Columns = []

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Discriminator,
     Field,
@@ -96,6 +97,27 @@ class RowWindow(BaseModel):
         return self.size if self.hop is None else self.hop
 
 
+class SessionWindow(BaseModel):
+    """Rows of a group that are less than a gap apart; it ends a gap after its last row."""
+
+    model_config = _CONFIG
+
+    kind: Literal["session"]
+    gap: PositiveSpan
+    """Rows that are at least this far apart belong to different sessions."""
+    begin: Instant | None = None
+    """Rows before it belong to no session."""
+    until: Instant | None = None
+    """Open sessions are closed here and the query ends."""
+    partial: bool = False
+    """Whether sessions that may have begun before the query did are answered, from the rows that it saw."""
+
+    @model_validator(mode="after")
+    def _bounds_fit(self) -> SessionWindow:
+        _check_bounds(self.begin, self.until)
+        return self
+
+
 def _check(kind: str, size: int, hop: int | None, begin: int | None, until: int | None) -> None:
     if kind == "tumbling" and hop is not None:
         raise ValueError('a tumbling window has no hop; leave `hop` out or write `"kind": "hopping"`')
@@ -106,8 +128,29 @@ def _check(kind: str, size: int, hop: int | None, begin: int | None, until: int 
             f"each row would be in {size // hop} windows, at most {MOST_WINDOWS} are possible; "
             "make `hop` larger or `size` smaller"
         )
+    _check_bounds(begin, until)
+
+
+def _check_bounds(begin: int | None, until: int | None) -> None:
     if begin is not None and until is not None and until <= begin:
         raise ValueError("`until` must be after `begin`")
+
+
+def _is_session(value: Any) -> bool:
+    kind = value.get("kind") if isinstance(value, dict) else getattr(value, "kind", None)
+    return bool(kind == "session")
+
+
+def _refuse_sessions(value: Any) -> Any:
+    if _is_session(value):
+        raise ValueError(
+            "only `aggregate` has session windows: each group has its own; take a tumbling or hopping window"
+        )
+    return value
+
+
+def _by_kind(value: Any) -> str:
+    return "session" if _is_session(value) else _by_size(value)
 
 
 def _by_size(value: Any) -> str:
@@ -120,6 +163,16 @@ def _by_size(value: Any) -> str:
 
 
 Window = Annotated[
-    Annotated[TimeWindow, Tag("time")] | Annotated[RowWindow, Tag("rows")], Discriminator(_by_size)
+    Annotated[TimeWindow, Tag("time")] | Annotated[RowWindow, Tag("rows")],
+    Discriminator(_by_size),
+    BeforeValidator(_refuse_sessions),
 ]
 """By time if `size` is a duration (`"1s"`), by rows if it is a whole number."""
+
+AggregateWindow = Annotated[
+    Annotated[TimeWindow, Tag("time")]
+    | Annotated[RowWindow, Tag("rows")]
+    | Annotated[SessionWindow, Tag("session")],
+    Discriminator(_by_kind),
+]
+"""The window of an aggregate: that of any windowed operator, or a session."""

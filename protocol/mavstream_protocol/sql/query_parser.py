@@ -19,14 +19,14 @@ from mavstream_protocol.sql.tree import (
     Subquery,
     WindowCall,
 )
-from mavstream_protocol.sql.windows import at_window, read_window
+from mavstream_protocol.sql.windows import SUPPORTED, at_window, read_window
 
 _UNSUPPORTED_TAILS = {
     "order": "rows of a continuous query are given as they are found; leave ORDER BY out",
     "limit": "a continuous query does not end; leave LIMIT out, or stop reading its results",
     "offset": "a continuous query does not end; leave OFFSET out",
     "intersect": "there is no INTERSECT; join in a common window",
-    "window": "there are no window functions over rows; use TUMBLE or HOP with GROUP BY",
+    "window": "there are no window functions over rows; use TUMBLE, HOP or SESSION with GROUP BY",
 }
 _UNSUPPORTED_JOINS = {
     "right": "there is no RIGHT JOIN; swap the two sides and write LEFT JOIN",
@@ -219,7 +219,7 @@ class QueryParser:
         return cursor.expression("a condition"), ()
 
     def _from_item(self) -> FromItem:
-        """Read a relation: a name, a query in parentheses, TUMBLE(...) or TABLE(TUMBLE(...))."""
+        """Read a relation: a name, a query in parentheses, a window function or TABLE(TUMBLE(...))."""
         cursor, start = self._cursor, self._cursor.token.start
         wrapped = cursor.at_words("table") and cursor.ahead(1).sign == "("
         if wrapped:
@@ -248,7 +248,7 @@ class QueryParser:
         if cursor.token.sign == "(":
             raise cursor.source.error(
                 "unknown_function",
-                f"there is no table function `{name.value}`; supported are TUMBLE and HOP",
+                f"there is no table function `{name.value}`; supported are {SUPPORTED}",
                 name.start,
                 name.end,
             )

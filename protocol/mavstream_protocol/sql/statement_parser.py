@@ -11,7 +11,7 @@ from mavstream_protocol.names import closest
 from mavstream_protocol.plans.plan import Plan
 from mavstream_protocol.quantities import format_duration
 from mavstream_protocol.queries import QuerySpec
-from mavstream_protocol.sql.cursor import Cursor
+from mavstream_protocol.sql.cursor import Cursor, Name
 from mavstream_protocol.sql.inserts import read_insert
 from mavstream_protocol.sql.options import (
     CLASS_OPTIONS,
@@ -132,19 +132,23 @@ class _StatementParser:
             )
         kind = cursor.one_of(*kinds)
         if kind == "stream":
-            return self._create_stream(start)
+            name = cursor.name("the name of a stream")
+            derived = cursor.token.sign != "("
+            return self._create_derived(start, name) if derived else self._create_stream(start, name)
         return self._create_class(start) if kind == "class" else self._create_query(start, replace)
 
-    def _create_stream(self, start: int) -> CreateStream:
+    def _create_derived(self, start: int, name: Name) -> CreateQuery:
+        """Read `CREATE STREAM name [WITH (...)] AS SELECT ...`: a query whose results are a stream."""
         cursor = self._cursor
-        name = cursor.name("the name of a stream")
-        if cursor.at_words("as"):
-            raise cursor.source.error(
-                "unsupported_syntax",
-                "a stream is created with columns; for the rows of a query write CREATE QUERY name AS SELECT",
-                cursor.token.start,
-                cursor.token.end,
-            )
+        if not any(map(cursor.at_words, ("with", "as"))):
+            raise cursor.misplaced("(", "AS")
+        options = read_options(cursor, QUERY_OPTIONS)
+        cursor.expect("as")
+        data: dict[str, Any] = {"name": name.value, "plan": self._query(), "derive": True}
+        return CreateQuery(checked(QuerySpec, data, options, cursor, start), replace=False)
+
+    def _create_stream(self, start: int, name: Name) -> CreateStream:
+        cursor = self._cursor
         cursor.expect_sign("(")
         data: dict[str, Any] = {"name": name.value, "fields": []}
         while True:

@@ -53,7 +53,10 @@ class CreateClass:
 
 @dataclass(frozen=True, slots=True)
 class CreateQuery:
-    """`CREATE [OR REPLACE] QUERY name WITH (...) AS SELECT ...`."""
+    """`CREATE [OR REPLACE] QUERY name WITH (...) AS SELECT ...`; `CREATE STREAM name AS SELECT ...`.
+
+    The specification of the latter has `derive`.
+    """
 
     spec: QuerySpec
     replace: bool

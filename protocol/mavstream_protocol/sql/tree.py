@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from mavstream_protocol.plans.hints import Hints
-from mavstream_protocol.plans.windows import Window
+from mavstream_protocol.plans.windows import AggregateWindow
 from mavstream_protocol.sql.cursor import Name, Snippet
 
 
@@ -46,13 +46,15 @@ class QueryHints:
 
 @dataclass(frozen=True, slots=True)
 class WindowCall:
-    """`TUMBLE(...)` or `HOP(...)`, without the relation: the column of time and the window."""
+    """`TUMBLE(...)`, `HOP(...)` or `SESSION(...)`, without the relation."""
 
     time: Name | None
     """The column whose time counts; None for the time of the rows, whatever it is called."""
-    window: Window
+    window: AggregateWindow
     start: int
     end: int
+    keys: tuple[Name, ...] | None = None
+    """The columns of PARTITION BY in SESSION; None where it is left out."""
 
 
 @dataclass(frozen=True, slots=True)

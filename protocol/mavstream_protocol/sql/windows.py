@@ -1,4 +1,4 @@
-"""The window functions of SQL: TUMBLE and HOP, by time or by rows."""
+"""The window functions of SQL: TUMBLE and HOP, by time or by rows, and SESSION."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from mavstream_protocol.errors import InvalidSql
-from mavstream_protocol.plans.windows import Window
+from mavstream_protocol.plans.windows import AggregateWindow
 from mavstream_protocol.quantities import format_duration
 from mavstream_protocol.sql.cursor import Cursor, Name
 from mavstream_protocol.sql.source import SqlSource
@@ -20,7 +20,7 @@ ROW_TIME = "row_time"
 WINDOW_TIME = "window_time"
 """Another name of the time of rows that a window made."""
 WINDOW_COLUMNS = ("window_start", "window_end")
-_WINDOW: TypeAdapter[Window] = TypeAdapter(Window)
+_WINDOW: TypeAdapter[AggregateWindow] = TypeAdapter(AggregateWindow)
 
 Extent = int | str
 """Rows, or a duration as plans write it."""
@@ -30,11 +30,10 @@ def at_window(cursor: Cursor) -> bool:
     """Whether a window function is called here."""
     if cursor.ahead(1).sign != "(" or cursor.token.kind != "word":
         return False
-    if cursor.token.word in ("session", "cumulate"):
+    if cursor.token.word == "cumulate":
         raise cursor.source.error(
             "unsupported_window",
-            f"there is no window {cursor.token.value.upper()}; supported are "
-            f"{' and '.join(function.upper() for function in WINDOW_FUNCTIONS)}",
+            f"there is no window {cursor.token.value.upper()}; supported are {SUPPORTED}",
             cursor.token.start,
             cursor.token.end,
         )
@@ -42,11 +41,14 @@ def at_window(cursor: Cursor) -> bool:
 
 
 def read_window(cursor: Cursor, read_relation: Callable[[], None] | None = None) -> WindowCall:
-    """Read `TUMBLE([relation,] [time,] size)` or `HOP([relation,] [time,] hop, size)`."""
+    """Read `TUMBLE([relation,] [time,] size)`, `HOP(..., hop, size)` or `SESSION(..., gap)`."""
     start, function = cursor.token.start, cursor.take().word
     cursor.expect_sign("(")
+    keys: tuple[Name, ...] | None = None
     if read_relation is not None:
         read_relation()
+        if function == "session":
+            keys = _keys(cursor)
         cursor.expect_sign(",")
     time = _time(cursor)
     extents = [_extent(cursor)]
@@ -66,12 +68,15 @@ def read_window(cursor: Cursor, read_relation: Callable[[], None] | None = None)
         detail = "both extents of a window are intervals, or both are ROWS"
         raise cursor.source.error("invalid_window", detail, start, cursor.last_end)
     parts: dict[str, Any] = dict(zip(shown, extents, strict=True))
-    kind = "hopping" if "hop" in parts else "tumbling"
+    if isinstance(parts.get("gap"), int):
+        detail = "the gap of a session is an interval; write for example INTERVAL '1' MINUTE"
+        raise cursor.source.error("invalid_window", detail, start, cursor.last_end)
+    kind = "session" if "gap" in parts else "hopping" if "hop" in parts else "tumbling"
     window = _checked({"kind": kind, **parts}, cursor.source, start, cursor.last_end)
-    return WindowCall(time, window, start, cursor.last_end)
+    return WindowCall(time, window, start, cursor.last_end, keys)
 
 
-def with_hints(window: Window, hints: QueryHints, source: SqlSource) -> Window:
+def with_hints(window: AggregateWindow, hints: QueryHints, source: SqlSource) -> AggregateWindow:
     """Return a window with the properties that only hints can give it."""
     given = {"begin": hints.begin, "until": hints.until, "partial": hints.partial or None}
     added = {key: value for key, value in given.items() if value is not None}
@@ -81,15 +86,17 @@ def with_hints(window: Window, hints: QueryHints, source: SqlSource) -> Window:
     return _checked({**data, **added}, source, hints.start, hints.end)
 
 
-WINDOW_FUNCTIONS = {"tumble": ("size",), "hop": ("hop", "size")}
+WINDOW_FUNCTIONS = {"tumble": ("size",), "hop": ("hop", "size"), "session": ("gap",)}
 """The window functions with the extents that they take, in order."""
+SUPPORTED = "TUMBLE, HOP and SESSION"
 _EXAMPLES = {
     "tumble": "TUMBLE(readings, at, INTERVAL '1' SECOND)",
     "hop": "HOP(readings, at, INTERVAL '1' SECOND, INTERVAL '10' SECOND)",
+    "session": "SESSION(readings, at, INTERVAL '1' MINUTE)",
 }
 
 
-def _checked(data: dict[str, Any], source: SqlSource, start: int, end: int) -> Window:
+def _checked(data: dict[str, Any], source: SqlSource, start: int, end: int) -> AggregateWindow:
     try:
         return _WINDOW.validate_python(data)
     except ValidationError as error:
@@ -99,6 +106,18 @@ def _checked(data: dict[str, Any], source: SqlSource, start: int, end: int) -> W
 def _invalid(error: ValidationError, source: SqlSource, start: int, end: int) -> InvalidSql:
     message = error.errors()[0]["msg"].removeprefix("Value error, ")
     return source.error("invalid_window", f"the window is not valid: {message}", start, end)
+
+
+def _keys(cursor: Cursor) -> tuple[Name, ...] | None:
+    """Read `PARTITION BY room`, as Flink names the keys of sessions; it may be left out."""
+    if not cursor.accept("partition", "by"):
+        return None
+    names = [cursor.name("a column")]
+    # The name before the interval is the column of time.
+    while cursor.ahead(1).names and cursor.ahead(2).sign == "," and cursor.ahead(3).word != "interval":
+        cursor.take()
+        names.append(cursor.name("a column"))
+    return tuple(names)
 
 
 def _time(cursor: Cursor) -> Name | None:

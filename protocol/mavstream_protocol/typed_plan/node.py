@@ -10,7 +10,7 @@ from typing import ClassVar, NamedTuple, Self
 from mavstream_protocol.expressions.typed import Expression
 from mavstream_protocol.plans.hints import Hints
 from mavstream_protocol.plans.plan import InputRef
-from mavstream_protocol.plans.windows import RowWindow, TimeWindow
+from mavstream_protocol.plans.windows import RowWindow, SessionWindow, TimeWindow
 from mavstream_protocol.schema import Field, Schema
 
 __all__ = ["TableLookup", "TypedNode"]
@@ -101,7 +101,7 @@ class TypedNode(ABC):
 
     @property
     @abstractmethod
-    def windowed_by(self) -> TimeWindow | RowWindow | None:
+    def windowed_by(self) -> TimeWindow | RowWindow | SessionWindow | None:
         """The window at whose end it emits answers."""
 
     @property
@@ -113,6 +113,11 @@ class TypedNode(ABC):
     def counts_rows(self) -> bool:
         """Whether it has a window by rows, whose boundaries always depend on where it began."""
         return isinstance(self.windowed_by, RowWindow)
+
+    @property
+    def endless(self) -> bool:
+        """Whether later rows can extend its windows without end."""
+        return isinstance(self.windowed_by, SessionWindow)
 
     @property
     @abstractmethod

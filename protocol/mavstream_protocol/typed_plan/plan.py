@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from mavstream_protocol.expressions.typed import ColumnRef
 from mavstream_protocol.plans.plan import InputRef
 from mavstream_protocol.schema import Schema
 from mavstream_protocol.typed_plan.node import TypedNode
-from mavstream_protocol.typed_plan.row_nodes import TypedSource
+from mavstream_protocol.typed_plan.row_nodes import TypedProject, TypedSelect, TypedSource, TypedSplit
 from mavstream_protocol.typed_plan.window_nodes import TypedAggregate
 
 __all__ = ["StreamShape", "TypedPlan", "all_below", "streams_below"]
@@ -16,10 +17,27 @@ __all__ = ["StreamShape", "TypedPlan", "all_below", "streams_below"]
 
 @dataclass(frozen=True, slots=True)
 class StreamShape:
-    """The properties of a stream that inference needs."""
+    """The properties of a stream, or of a query's results, that inference needs."""
 
     schema: Schema
     event_time: str | None = None
+    """The column with the time of the rows, if there is one."""
+    query: str | None = None
+    """The id of the query whose results it has; None for a stream that is fed."""
+    derived: bool = False
+    """Whether the query is a derived stream, which plans may read as a stream."""
+    in_order: bool = True
+    """Whether the order of the rows depends on the logs alone: always for a stream that is fed."""
+
+    @property
+    def is_query(self) -> bool:
+        """Whether plans can read it as a query."""
+        return self.query is not None
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether plans can read it as a stream."""
+        return self.query is None or self.derived
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +56,32 @@ class TypedPlan:
     def sources(self) -> Iterator[TypedSource]:
         """The leaves."""
         return (node for node in self.nodes.values() if isinstance(node, TypedSource))
+
+    @property
+    def upstream_queries(self) -> Mapping[str, str]:
+        """The ids of the queries whose results it reads, by name."""
+        return {source.stream: source.query for source in self.sources if source.query is not None}
+
+    def results(self, id_: str, *, derived: bool = False) -> StreamShape:
+        """Return its results as other plans see them, under the id of the query that it is of."""
+        root = self.root.node
+        return StreamShape(self.schema, self._time_column(root), id_, derived, self.ordered[root])
+
+    def _time_column(self, name: str) -> str | None:
+        """Return the column with the time of a node's rows, where it is still that of the source."""
+        renamed: list[TypedProject] = []
+        node = self.nodes[name]
+        while isinstance(node, (TypedSelect, TypedSplit, TypedProject)):
+            if isinstance(node, TypedProject):
+                renamed.append(node)
+            node = self.nodes[node.inputs[0].node]
+        column = node.event_time if isinstance(node, TypedSource) else None
+        for project in reversed(renamed):
+            kept = (
+                name for name, one in project.compute if isinstance(one, ColumnRef) and one.name == column
+            )
+            column = next(kept, None)
+        return column
 
     @property
     def operating(self) -> Iterator[TypedNode]:

@@ -59,11 +59,20 @@ class _Leaf(_StatelessNode):
 
 @dataclass(frozen=True, slots=True)
 class TypedSource(_Leaf):
-    """Rows of a stream."""
+    """Rows of a stream, or results of another query, which are read alike."""
 
     op = "source"
     stream: str
+    """The name of the stream, or of the query."""
     event_time: str | None
+    query: str | None = None
+    """The id of the query whose results it reads; None for a stream."""
+    in_order: bool = True
+    """Whether the order of the rows depends on the logs alone: always for a stream."""
+
+    def gives_order(self, inputs: Sequence[bool]) -> bool:
+        """Rows of a stream are in its order, results in the order that their query gives them."""
+        return self.in_order
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 
 from mavstream_protocol.expressions.typed import AggregateExpression, ColumnRef, Expression, references
-from mavstream_protocol.plans.windows import RowWindow, TimeWindow
+from mavstream_protocol.plans.windows import RowWindow, SessionWindow, TimeWindow
 from mavstream_protocol.typed_plan.node import TypedNode
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "TypedAggregate",
     "TypedDistinct",
     "TypedExcept",
+    "TypedSessions",
     "latest_in_window",
 ]
 
@@ -22,6 +23,11 @@ ORDER_SENSITIVE = frozenset({"first", "last"})
 """Aggregate functions whose result depends on the order of the rows."""
 WINDOW_COLUMNS = ("window_start", "window_end")
 """The columns that a windowed node adds."""
+
+Computed = tuple[tuple[str, AggregateExpression], ...]
+"""The columns that an aggregate computes, by name."""
+
+_FOR_EVER = (1 << 63) - 1
 
 
 def latest_in_window(window: TimeWindow | RowWindow, time: int) -> int:
@@ -96,7 +102,7 @@ class TypedAggregate(_WindowedNode):
     commutes_with_select = False
     row_columns = ()
     by: tuple[str, ...]
-    compute: tuple[tuple[str, AggregateExpression], ...]
+    compute: Computed
     scaled: bool = False
     """Whether columns are pairs of a value and its error that compensate for shed rows."""
 
@@ -112,16 +118,70 @@ class TypedAggregate(_WindowedNode):
 
     def reads(self, index: int, wanted: Set[str]) -> set[str]:
         """Keys and arguments: all columns are computed, independent of the requested ones."""
-        return {*self.by, *(name for argument in self._arguments() for name in references(argument))}
+        return {*self.by, *(name for argument in _arguments(self.compute) for name in references(argument))}
 
     def computed(self) -> Iterator[Expression]:
         """Yield arguments and results."""
-        yield from (expression.result for _, expression in self.compute)
-        yield from self._arguments()
+        return _computed(self.compute)
 
-    def _arguments(self) -> Iterator[Expression]:
-        for _, expression in self.compute:
-            yield from (call.argument for call in expression.calls if call.argument is not None)
+
+@dataclass(frozen=True, slots=True)
+class TypedSessions(TypedNode):
+    """Aggregates per session of a group."""
+
+    op = "aggregate"
+    makes_rows = True
+    stateful = True
+    waits_for_time = True
+    needs_position = False
+    emits_all_columns = True
+    computes_on_demand = False
+    passes_columns = False
+    commutes_with_select = False
+    row_columns = ()
+    window: SessionWindow
+    by: tuple[str, ...]
+    compute: Computed
+
+    @property
+    def windowed_by(self) -> SessionWindow:
+        """Its window."""
+        return self.window
+
+    @property
+    def order_sensitive(self) -> bool:
+        """`first` and `last` are."""
+        return any(call.function in ORDER_SENSITIVE for _, each in self.compute for call in each.calls)
+
+    def gives_order(self, inputs: Sequence[bool]) -> bool:
+        """Sessions are in the order of their last times, then of their first rows."""
+        return inputs[0] or not self.by
+
+    def latest_answer(self, time: int) -> int:
+        """No time is late enough: a session has no longest length."""
+        return _FOR_EVER
+
+    def reads(self, index: int, wanted: Set[str]) -> set[str]:
+        """Keys and arguments, as of any aggregate."""
+        return {*self.by, *(name for argument in _arguments(self.compute) for name in references(argument))}
+
+    def computed(self) -> Iterator[Expression]:
+        """Yield arguments and results."""
+        return _computed(self.compute)
+
+    def shareable(self, in_order: bool) -> bool:
+        """Not shareable: a session that began before a query did may never end."""
+        return False
+
+
+def _computed(compute: Computed) -> Iterator[Expression]:
+    yield from (expression.result for _, expression in compute)
+    yield from _arguments(compute)
+
+
+def _arguments(compute: Computed) -> Iterator[Expression]:
+    for _, expression in compute:
+        yield from (call.argument for call in expression.calls if call.argument is not None)
 
 
 @dataclass(frozen=True, slots=True)

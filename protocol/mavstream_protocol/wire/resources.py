@@ -14,7 +14,7 @@ from mavstream_protocol.names import Name
 from mavstream_protocol.plans.plan import Plan
 from mavstream_protocol.qos import QosSpec
 from mavstream_protocol.queries import QuerySpec
-from mavstream_protocol.streams import FieldSpec, StreamSpec
+from mavstream_protocol.streams import DerivedStreamSpec, FieldSpec, StreamSpec
 from mavstream_protocol.tokens import Role
 from mavstream_protocol.wire.delivery import CheckpointInfo, QueryDelivery
 from mavstream_protocol.wire.results import GapReason
@@ -58,7 +58,8 @@ class StreamInfo(BaseModel):
 
     model_config = _CONFIG
     name: str
-    spec: StreamSpec
+    spec: DerivedStreamSpec | StreamSpec
+    """Of a derived stream the columns and the time of the results, and the query that they are of."""
     position: int
     """Position of the next row."""
     begin: int
@@ -234,6 +235,12 @@ class QueryInfo(BaseModel):
     """What holds for its answers after a crash."""
     admission: AdmissionEstimate | None = None
     """The estimate at registration; only in the response to the registration."""
+    reads: tuple[str, ...] = ()
+    """The ids of the queries whose results it reads."""
+    read_by: tuple[str, ...] = ()
+    """The ids of the queries that read its results."""
+    held_by: str | None = None
+    """The query that is most behind of those that read its results: they are retained for it."""
 
 
 class QueryChange(BaseModel):

@@ -68,6 +68,18 @@ class IntIndex:
             codes = table.take(slots)
         return codes
 
+    def find(self, values: Ints) -> Ints:
+        """Return the codes of keys; -1 for those that are not known."""
+        table = self._table
+        if table is None:
+            get = self._hash.get
+            return np.array([get(key, -1) for key in values.tolist()], dtype=np.int64)
+        codes = np.full(len(values), -1, dtype=np.int64)
+        slots = values - self._base
+        inside = np.flatnonzero((slots >= 0) & (slots < len(table)))
+        codes[inside] = table.take(slots.take(inside))
+        return codes
+
     def _add_slots(self, table: Ints, slots: Ints) -> None:
         """Assign the next codes to new slots, in the order of their first appearance, without sorting."""
         numbers = np.arange(-1 - len(slots), -1)  # below the -1 of an empty slot: the first row prevails

@@ -1,4 +1,4 @@
-"""The machine that a process runs on: how much memory it and its control group have."""
+"""The machine that a process runs on: how much memory it has, and whether that has run out."""
 
 from __future__ import annotations
 
@@ -28,4 +28,16 @@ def private_memory() -> int:
     for line in status.splitlines():
         if line.startswith("RssAnon:"):
             return int(line.split()[1]) * 1024
+    return 0
+
+
+def memory_kills() -> int:
+    """Return how many processes the system has killed so far because memory had run out; 0 if unknown."""
+    try:
+        counters = Path("/proc/vmstat").read_text()
+    except OSError:
+        return 0
+    for line in counters.splitlines():
+        if line.startswith("oom_kill "):
+            return int(line.split()[1])
     return 0

@@ -32,8 +32,6 @@ class Reading(NamedTuple):
 class Noted(NamedTuple):
     """What an engine was running."""
 
-    since: int
-    """When it began (monotonic, ns)."""
     queries: tuple[str, ...]
     """The ids of the queries that it worked for: several if they share a pipeline."""
     readings: tuple[Reading, ...]
@@ -82,14 +80,14 @@ class CrashRecord:
 
     def read(self) -> Noted | None:
         """Return what was running when the record was last written; None if nothing was."""
-        since, length, count = self._words[:_POSITIONS].tolist()
-        if not since or not 0 < length <= SIZE - _HEADER:
+        began, length, count = self._words[:_POSITIONS].tolist()
+        if not began or not 0 < length <= SIZE - _HEADER:
             return None
         text = self._memory[_HEADER : _HEADER + length].decode(errors="replace")
         queries, _, streams = text.partition("\n")
         positions = self._words[_POSITIONS : _POSITIONS + count].tolist()
         pairs = zip(streams.split(), positions[::2], positions[1::2], strict=False)
-        return Noted(since, tuple(queries.split()), tuple(Reading(*pair) for pair in pairs))
+        return Noted(tuple(queries.split()), tuple(Reading(*pair) for pair in pairs))
 
 
 def record_file() -> int:

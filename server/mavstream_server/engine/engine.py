@@ -19,6 +19,7 @@ from mavstream_protocol.typed_plan import TypedPlan
 from mavstream_server.core.clock import Clock, SystemClock
 from mavstream_server.engine import saving
 from mavstream_server.engine.assembly import Assembly
+from mavstream_server.engine.chains import UNREAD_BYTES, Chains
 from mavstream_server.engine.crash_record import CrashRecord
 from mavstream_server.engine.errors import ObjectInUse, UnknownObject
 from mavstream_server.engine.loop import Loop
@@ -41,6 +42,7 @@ from mavstream_server.engine.sources.source_task import SourceTask, TrainSize
 from mavstream_server.engine.states import IllegalMove, OperatorState, QueryState
 from mavstream_server.engine.stop_times import StopTimes, check_stop
 from mavstream_server.log.reader import LogReader
+from mavstream_server.log.result_reader import ResultReader
 from mavstream_server.operators.operator import QueryFailed
 from mavstream_server.operators.output import Sink
 from mavstream_server.operators.source import Source
@@ -73,6 +75,7 @@ class Engine:
         ended: Callable[[RunningQuery], None] | None = None,
         patient: bool = False,
         record: CrashRecord | None = None,
+        unread_results: int = UNREAD_BYTES,
     ) -> None:
         """`sources` sets how sources are served; None for the way of the policy's paper.
 
@@ -87,6 +90,8 @@ class Engine:
         is nothing else to do; `step` must be called at `due` then.
 
         `record` notes what runs, for the case that the process dies.
+
+        `unread_results` are the bytes that a query's results may be ahead of a query that reads them.
         """
         self.clock: Clock = clock or SystemClock()
         self.queries: dict[str, RunningQuery] = {}
@@ -99,6 +104,7 @@ class Engine:
         room = queue_limit or 4 * trains.full
         self.assembly = Assembly(self.clock, self.intake, self.policy_host, tables, trains, room)
         self.sharing = QuerySharing(self, sharing, trains.full)
+        self.chains = Chains(self.intake, self.clock.now, unread_results)
         self.quiescent_points = QuiescentPoints(self.intake)
         self.migrations = Migrations(
             self.clock,
@@ -149,6 +155,11 @@ class Engine:
         self.sharing.rest(self.clock.now())
         self.intake.detach(stream)
 
+    def attach_results(self, name: str, id_: str, reader: ResultReader) -> None:
+        """Attach a query's result log under the query's name, so that other queries can read it."""
+        query = self.queries.get(id_)
+        self.chains.attach(name, id_, reader, query if query is not None and query.active else None)
+
     @property
     def due(self) -> int | None:
         """When `step` must be called at the latest (UTC, ns); None if nothing is scheduled."""
@@ -184,6 +195,8 @@ class Engine:
             raise
         self._stop_times.watch(query)
         self.sharing.add(query)
+        self.chains.started(query)
+        self.chains.arrived(query.id)
         return query
 
     def _admit(self, query: RunningQuery) -> None:
@@ -224,8 +237,12 @@ class Engine:
         self._retire(self.query(id_), QueryState.STOPPED)
 
     def forget(self, id_: str) -> None:
-        """Remove a query from the engine; one that runs is stopped first."""
+        """Remove a query from the engine; one that runs is stopped first.
+
+        Queries that read it wait for it to be started again, until its results are detached.
+        """
         query = self.query(id_)
+        self.chains.part(query)
         if query.active:
             self.stop(id_)
         del self.queries[id_]
@@ -238,6 +255,7 @@ class Engine:
         self.quiescent_points.drop(query)
         self.sharing.leave(query)
         self.intake.remove(query)
+        self.chains.relieve()
 
     def resume(self, id_: str) -> None:
         """Resume a paused query with the next rows to arrive; windows that overlap the pause are dropped."""
@@ -425,6 +443,8 @@ class Engine:
             return
         self.sharing.remove(query)
         self._stop_times.forget(query)
+        self.chains.ended(query)
+        self.chains.relieve()
         query.release()
         if self._ended is not None:
             self._ended(query)

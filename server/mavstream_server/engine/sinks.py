@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 
 from mavstream_server.columns.batch import Batch
 from mavstream_server.columns.column import Column
-from mavstream_server.engine.checkpoints.replay import Replay
+from mavstream_server.engine.checkpoints.replay import Replay, time_columns
 from mavstream_server.engine.snapshot import SnapshotMismatch
 from mavstream_server.log.errors import GapError
-from mavstream_server.log.format.provenance import encode_provenance
+from mavstream_server.log.format.provenance import encode_provenance, latest_time
+from mavstream_server.log.gather import gather_times
 from mavstream_server.log.read_batch import ReadBatch
 from mavstream_server.log.reader import LogReader
 from mavstream_server.log.writer import LogWriter
@@ -92,7 +93,13 @@ class ResultLogSink:
         if batch.size and len(columns) != len(self._columns):
             columns = {name: columns[name] for name in self._columns}
         self._writer.append(
-            columns, batch.size, now, producer=self._epoch, sequence=self.revision, provenance=provenance
+            columns,
+            batch.size,
+            now,
+            producer=self._epoch,
+            sequence=self.revision,
+            provenance=provenance,
+            latest=latest_time(batch),
         )
         if batch.size and self._appended is not None:
             self._appended()
@@ -118,7 +125,9 @@ class ResultLogSink:
             while cursor.position < end:
                 read = ReadBatch(cursor.take(_READ_ROWS))
                 if read.rows:
-                    yield list(read.columns(self._columns).values()), read.rows
+                    columns = list(read.columns(self._columns).values())
+                    time, row_watermark = gather_times(read.spans)
+                    yield [*columns, *time_columns(time, row_watermark, read.rows)], read.rows
         except GapError as gap:
             raise SnapshotMismatch(f"rows of the result log cannot be read again: {gap}") from None
         finally:

@@ -106,6 +106,11 @@ class Cursor:
         self.position = frame.first_position + self._start
 
     @property
+    def reader(self) -> LogReader:
+        """The log's reader."""
+        return self._reader
+
+    @property
     def backlog(self) -> Backlog:
         """Rows and bytes between the cursor and the end of the log."""
         segment = self._segment or self._settle()
@@ -133,14 +138,22 @@ class Cursor:
     @property
     def next_arrival(self) -> int | None:
         """The arrival time (ns) of the next row or mark to read, or None if there is none."""
+        try:
+            following = self.following
+        except FrameDamaged as found:
+            return found.damaged.arrival
+        return None if following is None else following[0].arrival_of(following[1])
+
+    @property
+    def following(self) -> tuple[Frame, int] | None:
+        """The next frame and the row to start at, without reading it; None if there is none yet.
+
+        Raises FrameDamaged.
+        """
         segment = self._segment or self._settle()
         if self._offset >= segment.refresh():
             return None
-        try:
-            frame: Frame = self._reader.frame(segment, self._offset)
-        except FrameDamaged as found:
-            return found.damaged.arrival
-        return frame.arrival_of(self._start)
+        return self._reader.frame(segment, self._offset), self._start
 
     @property
     def max_time(self) -> int:

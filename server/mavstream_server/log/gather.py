@@ -48,6 +48,32 @@ def gather_arrivals(spans: Sequence[Span]) -> Ints:
     return arrivals.repeat([stop - start for _, start, stop in spans])
 
 
+def gather_times(spans: Sequence[Span]) -> tuple[Ints | None, Ints | None]:
+    """Return the time of each result and the watermark ahead of it, as their provenance has them (us).
+
+    The watermarks are None if no row can be late, and the times themselves if all rows are in order.
+    """
+    parts = [
+        (frame.provenance, start, stop)
+        for frame, start, stop in spans
+        if stop > start and frame.provenance is not None
+    ]
+    times = [one.time[start:stop] for one, start, stop in parts if one.time is not None]
+    if not times or len(times) < len(parts):
+        return None, None
+    time = times[0] if len(times) == 1 else np.concatenate(times)
+    ordered = all(one.row_watermark is one.time for one, _, _ in parts)
+    if ordered and not np.count_nonzero(time[1:] < time[:-1]):
+        return time, time
+    if all(one.row_watermark is None for one, _, _ in parts):
+        return time, None
+    ahead = [
+        _same(stop - start, BEGIN_OF_TIME) if one.row_watermark is None else one.row_watermark[start:stop]
+        for one, start, stop in parts
+    ]
+    return time, ahead[0] if len(ahead) == 1 else np.concatenate(ahead)
+
+
 def _arrivals(frame: Frame, start: int, stop: int) -> Ints:
     stamps = frame.stamps
     return _same(stop - start, frame.arrival) if stamps is None else stamps[start:stop]

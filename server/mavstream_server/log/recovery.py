@@ -20,10 +20,12 @@ from mavstream_server.log.format.layout import (
     FRAME,
     FRAME_BYTES,
     FRAME_MAGIC,
+    TRACED,
     FrameKind,
     Header,
     Layout,
 )
+from mavstream_server.log.format.provenance import decode_provenance, latest_time
 from mavstream_server.log.format.segment import (
     COMMITTED,
     END,
@@ -227,7 +229,10 @@ def _replay(header: Header, frame: Ints, layout: Layout, state: LogState) -> Non
         if layout.event_time is not None and rows:
             start = FRAME_BYTES // 8 + layout.column_layouts(rows, header.nulls)[layout.event_time][2]
             largest = int(np.maximum.reduce(frame[start : start + rows]))
-        state.rows(header.producer, header.sequence, rows, header.arrival, largest)
+        traced = header.flags == TRACED
+        if traced:
+            largest = latest_time(decode_provenance(frame, header.length // 8, rows))
+        state.rows(header.producer, header.sequence, rows, header.arrival, largest, traced=traced)
     elif header.kind == FrameKind.SNAPSHOT:
         state.restore(header, frame[FRAME_BYTES // 8 :])
     else:

@@ -40,11 +40,16 @@ class LogState:
         """Return the last sequence of a producer, 0 if none is known."""
         return self._seen.get(producer, (0, 0))[0]
 
-    def rows(self, producer: int, sequence: int, size: int, arrival: int, largest: int) -> Stamp:
-        """Account for a frame of rows; `largest` is its largest event time (us), if there is event time."""
+    def rows(
+        self, producer: int, sequence: int, size: int, arrival: int, largest: int, *, traced: bool = False
+    ) -> Stamp:
+        """Account for a frame of rows; `largest` is its largest event time (us), if there is event time.
+
+        Of a frame of results, which is `traced`, it is the `latest_time`.
+        """
         marks = self.watermarks
-        if size:
-            stamp = marks.rows(producer, largest if self._on_events else arrival // 1000)
+        if size or traced:
+            stamp = marks.rows(producer, largest if self._on_events or traced else arrival // 1000)
         else:
             stamp = Stamp(marks.value, marks.value, marks.value, marks.value, marks.max_time)
         if producer:

@@ -161,10 +161,12 @@ class LogWriter:
         producer: int = 0,
         sequence: int = 0,
         provenance: bytes = b"",
+        latest: int = 0,
     ) -> int:
         """Append rows as one frame and return the position of the first.
 
         `provenance` is that of results, see `encode_provenance`; with a mark in it there may be no rows.
+        `latest` is their `latest_time`.
         """
         body: Body | None = EMPTY_BODY
         if size or not provenance:
@@ -172,13 +174,13 @@ class LogWriter:
         else:
             self._make_room(EMPTY_BODY.length + len(provenance))
         if body is None:
-            frame = NewFrame(columns, size, producer, sequence, provenance=provenance)
+            frame = NewFrame(columns, size, producer, sequence, provenance=provenance, latest=latest)
             return self.append_many((frame,), arrival_ns)
-        state, event_time, latest = self._state, self._layout.event_time, 0
+        state, event_time = self._state, self._layout.event_time
         position, arrival = state.position, max(arrival_ns, state.arrival)
         if event_time is not None and size:
             latest = largest(columns[event_time].values)
-        stamp = state.rows(producer, sequence, size, arrival, latest)
+        stamp = state.rows(producer, sequence, size, arrival, latest, traced=bool(provenance))
         header = seal_frame(
             body, FrameKind.DATA, stamp, position, arrival, size, producer, sequence, provenance=provenance
         )
@@ -229,9 +231,8 @@ class LogWriter:
         event_time = self.description.event_time
         parts: list[bytes] = []
         for frame, body in zip(frames, bodies, strict=True):
-            columns, size, producer, sequence, own_arrival, provenance = frame
+            columns, size, producer, sequence, own_arrival, provenance, latest = frame
             position, arrival, stamps = state.position, max(own_arrival or arrival_ns, state.arrival), b""
-            latest = 0
             if event_time is not None and size:
                 latest = (
                     largest_of_slices(columns, event_time)
@@ -241,7 +242,7 @@ class LogWriter:
             if isinstance(columns, list) and arrivals_differ(columns):
                 arrivals = arrivals_of_slices(columns, state.arrival)
                 arrival, stamps = arrivals[-1], array("q", arrivals).tobytes()
-            stamp = state.rows(producer, sequence, size, arrival, latest)
+            stamp = state.rows(producer, sequence, size, arrival, latest, traced=bool(provenance))
             header = seal_frame(
                 body, FrameKind.DATA, stamp, position, arrival, size, producer, sequence, stamps, provenance
             )

@@ -33,7 +33,7 @@ from mavstream_server.operators.windows.windowed import (
     possible_since,
 )
 
-_GROUPS_AT_ONCE = 1024  # groups that are answered in one step
+GROUPS_AT_ONCE = 1024  # groups that are answered in one step
 
 
 class Aggregate(WindowedOperator):
@@ -82,20 +82,30 @@ class Aggregate(WindowedOperator):
         self._keys = KeyCoder(self._key_types)
         self._calls = [CallState(call, self._ordered) for call in self._called]
         self._coded = [(number, call) for number, call in enumerate(self._calls) if call.coder is not None]
-        self._groups: WindowGroups
+        self._groups: WindowGroups = self._no_groups()
+
+    def _no_groups(self) -> WindowGroups:
         if self.windows.overlapping:
-            self._groups = OverlappingWindows(self.windows, self._make)
-        else:
-            self._groups = SeparateWindows(self._make)
+            return OverlappingWindows(self.windows, self._make)
+        return SeparateWindows(self._make)
 
     def _make(self) -> list[Accumulator]:
         """Return accumulators for the calls, followed by those that answers need internally."""
-        accumulators = [call.make() for call in self._calls]
+        return [*(call.make() for call in self._calls), *self._own_accumulators()]
+
+    def _own_accumulators(self) -> Iterator[Accumulator]:
         if self.windows.overlapping:
-            accumulators.append(IntMinimum())  # first row: panes are merged by time, not in stream order
+            yield IntMinimum()  # first row: panes are merged by time, not in stream order
         if not self.windows.by_time:
-            accumulators.append(IntMaximum())  # latest time: the time of the answer
-        return accumulators
+            yield IntMaximum()  # latest time: the time of the answer
+
+    def _own_columns(self, batch: Batch, ordinals: Ints | None) -> Iterator[Column]:
+        """Yield the input of these accumulators."""
+        if self.windows.overlapping:
+            assert ordinals is not None
+            yield Column(ordinals)
+        if not self.windows.by_time:
+            yield Column(effective_times(batch))
 
     def steps(self, port: int, batch: Batch) -> Iterator[None]:
         """Fold the rows into their groups, then answer the windows that are complete."""
@@ -113,11 +123,7 @@ class Aggregate(WindowedOperator):
             ordinals = None if ordinals is None else ordinals.take(admitted.rows)
         errors = RowErrors()
         columns = [call.column(batch.columns, batch.size, errors) for call in self._calls]
-        if self.windows.overlapping:
-            assert ordinals is not None
-            columns.append(Column(ordinals))
-        if not self.windows.by_time:
-            columns.append(Column(effective_times(batch)))
+        columns += self._own_columns(batch, ordinals)
         codes = self._keys.encode([batch.columns[column] for column in self._by], batch.size)
         rows = Rows(codes, self._keys.count, columns, ordinals)
         panes, firsts = admitted.panes, admitted.firsts
@@ -145,16 +151,28 @@ class Aggregate(WindowedOperator):
         """Emit one row per group, in steps; `numbers` are the windows of the groups."""
         if self.windows.overlapping:
             groups = groups.take(groups.accumulators[len(self._calls)].result().values.argsort())
-        if len(groups) <= _GROUPS_AT_ONCE:
+        if len(groups) <= GROUPS_AT_ONCE:
             self._answer(numbers, groups, batch, mark)
             yield
             return
-        for number, part in enumerate(groups.parts(_GROUPS_AT_ONCE)):
-            first = number * _GROUPS_AT_ONCE
-            self._answer(numbers[first : first + _GROUPS_AT_ONCE], part, batch, mark)
+        for number, part in enumerate(groups.parts(GROUPS_AT_ONCE)):
+            first = number * GROUPS_AT_ONCE
+            self._answer(numbers[first : first + GROUPS_AT_ONCE], part, batch, mark)
             yield
 
     def _answer(self, numbers: Ints, groups: Groups, batch: Batch, mark: Mark | None) -> None:
+        ends = self.windows.ends(numbers)
+        if self.windows.by_time:
+            assert mark is not None
+            times, arrival = ends - 1, possible_since(ends, batch, mark)
+        else:
+            times = groups.accumulators[-1].result().values
+            closing = ends - 1 - (self.gates[0].count - batch.size)  # the row that filled the window
+            arrival = batch.arrival.take(closing)
+        self._emit_groups(groups, (self.windows.starts(numbers), ends), times, arrival)
+
+    def _emit_groups(self, groups: Groups, bounds: tuple[Ints, Ints], times: Ints, arrival: Ints) -> None:
+        """Emit one row per group, in windows with the given bounds."""
         size = len(groups)
         keys = dict(zip(self._by, self._keys.columns(groups.codes), strict=True))
         calls = [
@@ -165,15 +183,7 @@ class Aggregate(WindowedOperator):
         for column, evaluate, indexes in self._results:
             given = keys | {name: calls[index] for name, index in indexes.items()}
             columns[column] = evaluate(given, size, errors)
-        ends = self.windows.ends(numbers)
-        columns["window_start"], columns["window_end"] = Column(self.windows.starts(numbers)), Column(ends)
-        if self.windows.by_time:
-            assert mark is not None
-            times, arrival = ends - 1, possible_since(ends, batch, mark)
-        else:
-            times = groups.accumulators[-1].result().values
-            closing = ends - 1 - (self.gates[0].count - batch.size)  # the row that filled the window
-            arrival = batch.arrival.take(closing)
+        columns["window_start"], columns["window_end"] = (Column(bound) for bound in bounds)
         positions = np.arange(self._answered, self._answered + size)
         self._answered += size
         result = Batch({}, size, arrival, time=times, position=positions)

@@ -28,7 +28,7 @@ class Branch(NamedTuple):
     @property
     def full(self) -> bool:
         """Whether the query's queues hold as many rows as they should."""
-        return self.account.rows >= self.room
+        return not self.account.has_room(self.room)
 
 
 class FanOut(Output):
@@ -125,7 +125,7 @@ class FanOut(Output):
                 found = narrowed.get(columns)
                 narrow = narrowed[columns] = batch.narrowed(columns) if found is None else found
             last.emit(narrow)
-            if account.rows >= room:
+            if not account.has_room(room):
                 self._full.add(branch)
                 filled = True
         if filled:

@@ -49,6 +49,13 @@ class FirstTime:
             lowest = batch.time[0] if batch.time is batch.row_watermark else _lowest(batch)
             self._lowest = min(self._lowest, int(lowest))
 
+    def answered(self, batch: Batch) -> None:
+        """Update the time from results of another query, of which marks alone do not count."""
+        if batch.size and batch.time is not None:
+            self._begun = True
+            ahead = batch.time if batch.row_watermark is None else batch.row_watermark
+            self._lowest = min(self._lowest, int(np.maximum(batch.time, ahead).min()))
+
     def _look_at_marks(self, spans: Sequence[Span]) -> None:
         for frame, start, stop in spans:
             if stop > start:

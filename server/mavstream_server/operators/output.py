@@ -60,6 +60,8 @@ class Output(Operator):
         """The sources that read for the query: those of shared pipelines where it shares a prefix."""
         self._now = now
         self._mark: Mark | None = None  # not appended yet
+        self.reached = Mark()
+        """The last mark; all rows before it were appended."""
         self.latency = LatencyHistogram()
         self.rows = 0
         self.replay: StoredResults | None = None
@@ -75,6 +77,8 @@ class Output(Operator):
             mark = waiting
         elif waiting is not None and waiting.watermark > mark.watermark:
             mark = mark._replace(watermark=waiting.watermark)
+        if mark is not None:
+            self.reached = mark
         if batch.size:
             self.rows += batch.size
             if self.replay is not None:
@@ -112,6 +116,7 @@ class Output(Operator):
             "rows": self.rows,
             "ended": self.ended,
             "mark": None if self._mark is None else list(self._mark),
+            "reached": list(self.reached),
         }
 
     def load(self, state: State) -> None:
@@ -120,3 +125,4 @@ class Output(Operator):
         self.replay = self.sink.restart(state["offset"])
         self.rows, self.ended = state["rows"], state["ended"]
         self._mark = None if state["mark"] is None else Mark(*state["mark"])
+        self.reached = Mark(*state["reached"])

@@ -11,11 +11,17 @@ from mavstream_server.columns.batch import Batch, mark_only
 class QueueAccount:
     """Rows and bytes in all queues of a query."""
 
-    __slots__ = ("nbytes", "rows")
+    __slots__ = ("nbytes", "rows", "slowed")
 
     def __init__(self) -> None:
         self.rows = 0
         self.nbytes = 0
+        self.slowed = False
+        """Whether the query is to read nothing, since another query is too far behind in its results."""
+
+    def has_room(self, most: int) -> bool:
+        """Return whether the query may read more rows, with room for `most` in its queues."""
+        return self.rows < most and not self.slowed
 
 
 def _ignore() -> None:

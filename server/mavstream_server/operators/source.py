@@ -166,15 +166,19 @@ class Source(Operator):
             self.read_to = last.arrival_of(stop - 1) if stop else last.arrival
             if self._unseen:
                 self._announce_gap(read_batch.spans[0])
-            batch = self._batch(read_batch)
-            if self._first_time is not None:
-                batch = self._since(batch, read_batch.spans, self._first_time)
-            if self._shedder.quota and read_batch.rows:
-                batch = self._shed(batch, read_batch)
-            self.emit(self._with_weights(batch) if self._weighs and batch.size else batch)
+            self._hand_on(read_batch)
         if stopped is not None:
             self.end(stopped)
         return read_batch.rows
+
+    def _hand_on(self, read_batch: ReadBatch) -> None:
+        """Emit rows that were read, without those that are shed, and the mark behind them."""
+        batch = self._batch(read_batch)
+        if self._first_time is not None:
+            batch = self._since(batch, read_batch.spans, self._first_time)
+        if self._shedder.quota and read_batch.rows:
+            batch = self._shed(batch, read_batch)
+        self.emit(self._with_weights(batch) if self._weighs and batch.size else batch)
 
     def _take(self, most: int) -> ReadBatch:
         if self.until is not None:
@@ -199,15 +203,22 @@ class Source(Operator):
 
     def _announce_gap(self, first: Span) -> None:
         frame, start, _ = first
-        self._unseen = False
         latest = frame.max_before
         if start and frame.time is not None:
             latest = max(latest, int(frame.time[:start].max()))
+        self._announce(latest, frame.arrival_of(start), counts=frame.segment.layout.event_time is not None)
+
+    def _announce(self, latest: int, arrival: int, *, counts: bool) -> None:
+        """Emit a gap mark: rows up to the time `latest` (us) were not seen, if there were any.
+
+        `counts` is whether that is the first time of a one-time query.
+        """
+        self._unseen = False
         if latest == BEGIN_OF_TIME:
             return
-        if self._first_time is not None and frame.segment.layout.event_time is not None:
+        if self._first_time is not None and counts:
             self._first_time.missed(latest)
-        self.emit_mark(Mark(arrival=frame.arrival_of(start), gap=latest))
+        self.emit_mark(Mark(arrival=arrival, gap=latest))
 
     def _batch(self, read_batch: ReadBatch) -> Batch:
         spans = read_batch.spans

@@ -17,6 +17,7 @@ from mavstream_protocol.typed_plan import (
     TypedPlan,
     TypedProject,
     TypedSelect,
+    TypedSessions,
     TypedSplit,
     TypedTableJoin,
     TypedUnion,
@@ -32,7 +33,9 @@ from mavstream_server.operators.operator import Operator
 from mavstream_server.operators.output import Output, Sink
 from mavstream_server.operators.project import Project
 from mavstream_server.operators.queue import Queue, QueueAccount
+from mavstream_server.operators.result_source import ResultSource
 from mavstream_server.operators.select import Select
+from mavstream_server.operators.session_aggregate import SessionAggregate
 from mavstream_server.operators.shedding.shedder import Shedder
 from mavstream_server.operators.source import Needs, Source
 from mavstream_server.operators.split import Split
@@ -125,7 +128,8 @@ def _built(
         if source is None:
             operator = make(node)
         else:
-            operator = Source(
+            kind = Source if source.query is None else ResultSource
+            operator = kind(
                 node.name,
                 cursor(source.stream),
                 needed[node.name],
@@ -225,6 +229,14 @@ def _aggregate(node: TypedAggregate, making: Making) -> Operator:
     )
 
 
+def _sessions(node: TypedSessions, making: Making) -> Operator:
+    types = {f.name: f.type for f in making.inputs[0].schema}
+    by = [(name, types[name]) for name in node.by]
+    return SessionAggregate(
+        node.name, by, node.window, node.compute, making.on_error, making.once, ordered=making.ordered
+    )
+
+
 def _except(node: TypedExcept, making: Making) -> Operator:
     compared = [(f.name, f.type) for f in node.schema if f.name not in WINDOW_COLUMNS]
     return Except(node.name, compared, node.window, making.once)
@@ -257,6 +269,7 @@ MAKERS: Mapping[type[TypedNode], Callable[[Any, Making], Operator]] = {
     TypedSplit: _split,
     TypedUnion: _union,
     TypedAggregate: _aggregate,
+    TypedSessions: _sessions,
     TypedExcept: _except,
     TypedJoin: _join,
     TypedTableJoin: _table_join,

@@ -12,6 +12,7 @@ from mavstream_server.queries.query import Query
 class _Counted(NamedTuple):
     class_name: str
     streams: frozenset[str]
+    """Names of streams, and ids of queries whose results are read."""
 
 
 class ClassImportance:
@@ -36,9 +37,10 @@ class ClassImportance:
         return self._streams.get(stream, 0)
 
     def of_query(self, id_: str) -> int:
-        """Return the priority of a query's class; 0 if the query does not run."""
+        """Return the priority of the highest class among a query and those that read it; 0 if none runs."""
         counted = self._queries.get(id_)
-        return 0 if counted is None else self._priorities.get(counted.class_name, 0)
+        own = 0 if counted is None else self._priorities.get(counted.class_name, 0)
+        return max(own, self._streams.get(id_, 0))
 
     def set_priority(self, class_name: str, priority: int) -> None:
         """Set the priority of a class."""
@@ -55,7 +57,7 @@ class ClassImportance:
     def update(self, query: Query) -> None:
         """Count a query that is new, or whose class or desired state has changed."""
         runs = query.final is None and not query.scheduled and query.record.desired is DesiredState.RUNNING
-        counted = _Counted(query.class_name, query.streams) if runs else None
+        counted = _Counted(query.class_name, query.origins) if runs else None
         before = self._queries.get(query.id)
         if counted != before:
             self.remove(query.id)

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,11 +20,12 @@ from mavstream_protocol.wire.resources import ActualState, DesiredState
 from mavstream_server.catalog.catalog import Catalog
 from mavstream_server.core.errors import Conflict, NotFound, ServiceError, StorageFailed, StorageFull
 from mavstream_server.engine.checkpoints.store import CheckpointStore, StoredCheckpoint
-from mavstream_server.engine.process.messages import StartQuery
+from mavstream_server.engine.process.messages import AttachResults, DetachResults, StartQuery
 from mavstream_server.optimizer.monitor import is_watched
 from mavstream_server.optimizer.running_plans import REGISTERED
 from mavstream_server.queries.finishing import QueryFinisher
 from mavstream_server.queries.query import Query
+from mavstream_server.queries.registry import QueryRegistry
 from mavstream_server.queries.replacement_records import ReplacementRecords
 from mavstream_server.queries.start import latency_target, start_command
 from mavstream_server.queries.stream_readers import StreamReaders
@@ -54,10 +56,12 @@ class Placement:
         tables: TableStore,
         checkpoints: CheckpointStore,
         replacements: ReplacementRecords,
+        registry: QueryRegistry,
     ) -> None:
         """`streams` is the directory of the stream logs."""
         self._checkpoints = checkpoints
         self._replacements = replacements
+        self._registry = registry
         self._streams = streams
         self._catalog = catalog
         self._link = link
@@ -151,6 +155,9 @@ class Placement:
         for stream in query.streams - self._attached:
             await self._attach(stream)
         await self._replacements.settle(query)
+        await self._attach_upstream(query)
+        if self._registry.readers(query.id):
+            await self._attach_results(query)  # before it starts, so that nothing is removed that they need
         for stored in self._checkpoints.stored(query.id):
             if await self._recover(query, stored):
                 return
@@ -187,6 +194,7 @@ class Placement:
             await self._link.forget_query(query.id)
             for stream in query.streams:
                 await self._attach(stream)
+            await self._attach_upstream(query)
             await self._link.start_query(command, large=query.large)
         if query.final is None:
             query.placed, query.paused, query.begun = True, command.paused, True
@@ -198,6 +206,30 @@ class Placement:
     async def _attach(self, stream: str) -> None:
         await self._link.attach_stream(stream, self._streams / stream)
         self._attached.add(stream)
+
+    async def _attach_upstream(self, query: Query) -> None:
+        """Let a query read the results of others, which are started before it."""
+        for id_ in query.upstream.values():
+            upstream = self._registry.get(id_)
+            if not upstream.placed:
+                await self.place(upstream)
+            await self._attach_results(upstream)
+
+    async def _attach_results(self, query: Query) -> None:
+        """Let other queries read the results of a query, from where their checkpoints need them."""
+        name, expected = query.name, dict[str, int]()
+        for reader in self._registry.readers(query.id):
+            stored = [] if reader.placed else self._checkpoints.stored(reader.id)
+            positions = stored[-1].header.positions if stored else {}
+            if name in positions:
+                expected[reader.id] = positions[name]
+        over = query.final in (ActualState.FINISHED, ActualState.STOPPED)
+        await self._link.attach_results(AttachResults(name, query.id, over, expected), query.schema)
+
+    async def detach_results(self, query: Query) -> None:
+        """Close the result log of a query that is removed."""
+        with suppress(EngineUnavailable):
+            await self._link.call(DetachResults(query.id))
 
     async def restart(self, query: Query) -> None:
         """Start a query anew, with empty state and a new epoch."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from mavstream_protocol.schema import Schema
@@ -48,6 +48,8 @@ class Query:
         """The name of the token that registered the query; None if it belongs to all."""
         self.plan = plan
         """The typed plan; None for a query that had ended before this server started."""
+        self.beyond: frozenset[str] = frozenset()
+        """The origins of the queries whose results it reads."""
         self.scheduled = False
         """Whether the query waits for its start_at."""
         self.placed = False
@@ -122,8 +124,19 @@ class Query:
 
     @property
     def streams(self) -> frozenset[str]:
-        """Names of the streams that the query reads; empty once it has ended."""
-        return frozenset() if self.plan is None else frozenset(source.stream for source in self.plan.sources)
+        """Names of the streams that the query reads itself; empty once it has ended."""
+        sources = () if self.plan is None else self.plan.sources
+        return frozenset(source.stream for source in sources if source.query is None)
+
+    @property
+    def upstream(self) -> Mapping[str, str]:
+        """The ids of the queries whose results it reads, by name."""
+        return {} if self.plan is None else self.plan.upstream_queries
+
+    @property
+    def origins(self) -> frozenset[str]:
+        """The streams whose rows reach the query, and the ids of the queries that they pass on their way."""
+        return self.streams | frozenset(self.upstream.values()) | self.beyond
 
     def require_reader(self, principal: Principal) -> None:
         """Raise Forbidden unless the results may be read: by the owner, and who may use all its streams."""

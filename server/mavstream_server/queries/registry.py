@@ -6,6 +6,7 @@ from bisect import bisect_right, insort
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 
+from mavstream_protocol.typed_plan import StreamShape
 from mavstream_protocol.wire.resources import ActualState
 from mavstream_server.core.errors import NotFound
 from mavstream_server.core.namespace import Namespace
@@ -26,6 +27,9 @@ class QueryRegistry:
         self._ids: dict[str, str] = {}  # by name
         self._order: list[str] = []  # ids in sorted order, for pages
         self._watched: dict[str, Registered] = {}
+        self.results: dict[str, StreamShape] = {}
+        """The results of queries as plans read them, by the name of the query."""
+        self._readers: dict[str, dict[str, None]] = {}
         self.importance = ClassImportance()
         """How important the queries and the streams that they read are."""
 
@@ -50,26 +54,44 @@ class QueryRegistry:
 
     def remove(self, id_: str) -> None:
         """Remove a query."""
-        name = self._queries.pop(id_).name
-        del self._ids[name]
-        self.names.remove("query", name)
+        query = self._queries.pop(id_)
+        del self._ids[query.name]
+        self.names.remove("query", query.name)
         del self._order[bisect_right(self._order, id_) - 1]
         self._watched.pop(id_, None)
+        self.results.pop(query.name, None)
+        self._readers.pop(id_, None)
+        self._note_reading(query, reads=False)
         self.importance.remove(id_)
 
     def note(self, query: Query) -> None:
-        """Update what follows from a query's state: its importance, and whether it is monitored.
+        """Update what follows from a query's plan and state: its importance, and whether it is monitored.
 
         It is monitored while it can run and has targets or allows shedding.
         """
         self.importance.update(query)
+        self._note_reading(query, reads=query.final is None)
+        if query.plan is not None:
+            self.results[query.name] = query.plan.results(query.id, derived=query.record.spec.derive)
         qos = query.record.spec.qos
         if query.final is None and not query.scheduled and is_watched(qos):
             self._watched[query.id] = Registered(query.id, query.class_name, qos)
         else:
             self._watched.pop(query.id, None)
 
+    def _note_reading(self, query: Query, *, reads: bool) -> None:
+        for id_ in query.upstream.values():
+            found = self._readers.setdefault(id_, {})
+            if reads:
+                found[query.id] = None
+            else:
+                found.pop(query.id, None)
+
     # Lookup
+
+    def readers(self, id_: str) -> list[Query]:
+        """Return the queries that have not ended and read the results of a query themselves."""
+        return [self._queries[one] for one in sorted(self._readers.get(id_, ()))]
 
     def find(self, id_: str) -> Query | None:
         """Return a query by its id, or None."""

@@ -13,6 +13,7 @@ from mavstream_protocol.wire.resources import DesiredState, QueryChange, QueryIn
 from mavstream_server.core.errors import Conflict, NotFound, Refused, WrongVersion
 from mavstream_server.core.principal import Principal
 from mavstream_server.queries.admission_control import AdmissionControl
+from mavstream_server.queries.chains import check_replacement
 from mavstream_server.queries.changes import QueryChanges
 from mavstream_server.queries.placement import Placement
 from mavstream_server.queries.planning import validation as specs
@@ -26,7 +27,7 @@ from mavstream_server.supervisor.engine_link import EngineLink, EngineRefused, E
 
 _ATTEMPTS = 5
 """Large state is written for longer than the engine's reply is waited for; asking again is safe."""
-_FIXED = ("mode", "on_error", "memory_limit", "start_at")
+_FIXED = ("mode", "on_error", "memory_limit", "start_at", "derive")
 
 Add = Callable[[Planned, Principal], Awaitable[QueryInfo]]
 
@@ -103,6 +104,7 @@ class QueryReplacement:
                 raise WrongVersion(f"query '{query.id}'", version, query.record.version)
             _check_state(query)
             _check_plan(query, planned.plan)
+            check_replacement(query, planned.plan, self._registry)
             estimate = None if planned.applicant is None else self._admission.admit(planned.applicant)
             await self._replace(query, spec, planned.plan, version)
         return estimate

@@ -31,6 +31,14 @@ from mavstream_server.log import LogError, load_description
 from mavstream_server.optimizer.fairness import ClassFairness, fairness
 from mavstream_server.optimizer.service import Registered
 from mavstream_server.queries.admission_control import AdmissionControl
+from mavstream_server.queries.chains import (
+    ReadableShapes,
+    in_reading_order,
+    plan_origins,
+    plan_streams,
+    require_readable,
+    require_unread,
+)
 from mavstream_server.queries.changes import QueryChanges
 from mavstream_server.queries.crashes import QueryCrashes
 from mavstream_server.queries.finishing import QueryFinisher
@@ -89,18 +97,26 @@ class QueryService:
         self._readers = readers
         self._streams = streams
         self._tables: Mapping[str, Schema] = tables.schemas()
+        self._shapes = ReadableShapes(streams.shapes(), registry)
         self._now_us = now_us
         self.metrics = MetricsCache(link)
         self._durability = Durability.of(settings)
         self.views = QueryViews(
-            registry, self.metrics, results, streams, self._tables, self._typed_plan, self._durability
+            registry,
+            self.metrics,
+            results,
+            readers,
+            self._shapes,
+            self._tables,
+            self._typed_plan,
+            self._durability,
         )
         self.load = LoadWatch(
             self.metrics, streams, lambda after, most: registry.select(after, most, placed=True)
         )
         self.admission = AdmissionControl(self.load, self.priorities, registry.targets, admission)
         self.planner = QueryPlanner(
-            streams.shapes(), self._tables, self.priorities, self._has_class, self.admission
+            self._shapes, self._tables, self.priorities, self._has_class, self.admission
         )
         self.trials = Trials(self.planner, settings.streams_directory, settings.tables_directory)
         self.start_times = StartTimes(now_us, self._begin)
@@ -119,6 +135,7 @@ class QueryService:
             tables,
             checkpoints,
             replacements,
+            registry,
         )
         self._restarts: set[asyncio.Task[None]] = set()
         self._crashes = QueryCrashes(registry, self._finisher)
@@ -149,8 +166,8 @@ class QueryService:
         for name, priority in self.priorities().items():
             self.set_priority(name, priority)
         owners = self._catalog.owners.all("query")
-        for record in self._catalog.queries():
-            plan = None if record.final_state is not None else self._typed(record)
+        for record, needed in in_reading_order(self._catalog.queries()):
+            plan = self._typed(record) if needed else None
             if new_epochs and record.final_state is None:
                 record = record._replace(epoch=self._catalog.next_epoch(record.id))
             self._enter(record, plan, owners.get(record.id))
@@ -214,8 +231,9 @@ class QueryService:
         """Register a query that was planned, and start it."""
         spec, plan, applicant = planned
         principal.require_class(spec.class_)
-        for stream in spec.plan.streams:
+        for stream in plan_streams(plan, self.registry):
             principal.require_stream(stream)
+        require_readable(plan, spec.from_, self.registry)
         if len(self.registry) >= self._settings.max_queries:
             raise TooMany(
                 f"{len(self.registry)} queries are registered, ended ones included, which is the limit: "
@@ -245,7 +263,9 @@ class QueryService:
             self._readers.hold(query, self._ends(query))
 
     def _ends(self, query: Query) -> dict[str, int]:
-        return {name: self._streams.info(name).position for name in query.streams}
+        ends = {name: self._streams.info(name).position for name in query.streams}
+        upstream = {name: self.registry.get(id_) for name, id_ in query.upstream.items()}
+        return ends | {name: self.results.of(one).end for name, one in upstream.items()}
 
     def _begin(self, query: Query) -> None:
         """Start a query whose start time has passed, with the rows that arrived since."""
@@ -399,7 +419,9 @@ class QueryService:
             self.get(id_)  # it may have been removed while this waited for the lock
             if version is not None and version != query.record.version:
                 self._catalog.set_desired(id_, query.record.desired, version)
+            require_unread(query, self.registry)
             await self.placement.forget(query)
+            await self.placement.detach_results(query)
             self.start_times.forget(query)
             self._catalog.remove_query(id_)
             self.registry.remove(id_)
@@ -459,6 +481,8 @@ class QueryService:
 
     def _enter(self, record: QueryRecord, plan: TypedPlan | None, owner: str | None) -> Query:
         query = Query(record, plan, lambda: self._schema_of(record), owner)
+        if plan is not None:
+            query.beyond = plan_origins(plan, self.registry) - query.origins
         query.scheduled = (
             query.final is None and not query.begun and self.start_times.is_ahead(record.spec.start_at)
         )
@@ -479,7 +503,7 @@ class QueryService:
     def _typed(self, record: QueryRecord) -> TypedPlan | None:
         """Return the typed plan, or None if it no longer matches: streams of ended queries may be removed."""
         try:
-            return specs.type_plan(record.spec, self._streams.shapes(), self._tables)
+            return specs.type_plan(record.spec, self._shapes, self._tables)
         except InvalidObject:
             return None
 

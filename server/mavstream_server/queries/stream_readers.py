@@ -36,7 +36,7 @@ class StreamReaders:
     def add(self, query: Query) -> None:
         """Add a query that can run; call again when a scheduled one starts, which may then depend on time."""
         waits = query.plan is not None and not query.scheduled and waits_for_time(query.plan)
-        for stream in query.streams:
+        for stream in query.origins:
             queries = self._queries.setdefault(stream, {})
             before, queries[query.id] = queries.get(query.id, False), waits
             self._waiting[stream] += waits - before
@@ -44,13 +44,16 @@ class StreamReaders:
     def remove(self, query: Query) -> None:
         """Remove a query that has ended; it needs no rows any more."""
         self.release(query)
-        for stream in query.streams:
+        for stream in query.origins:
             self._waiting[stream] -= self._queries.get(stream, {}).pop(query.id, False)
 
     def hold(self, query: Query, positions: Mapping[str, int]) -> None:
-        """Set the start positions of a query; rows from there on are retained until the engine runs it."""
+        """Set the start positions of a query; rows from there on are retained until the engine runs it.
+
+        Those in the results of other queries are under the names of these.
+        """
         self._starts[query.id] = positions
-        self.keep(query, positions)
+        self.keep(query, {stream: at for stream, at in positions.items() if stream in query.streams})
 
     def keep(self, query: Query, positions: Mapping[str, int]) -> None:
         """Retain the rows from these positions on until the engine runs the query."""
@@ -80,7 +83,7 @@ class StreamReaders:
         return self._starts.get(query.id)
 
     def queries(self, stream: str) -> list[str]:
-        """Return the ids of the queries that read a stream and can run."""
+        """Return the ids of the queries that can run and that a stream's rows reach, or a query's results."""
         return list(self._queries.get(stream, ()))
 
     def waits_for_time(self, stream: str) -> bool:
@@ -99,6 +102,11 @@ class StreamReaders:
     def held_by(self, stream: str) -> str | None:
         """Return the id of the query that needs that position."""
         return self._needed(stream)[1]
+
+    def held_results(self, name: str, end: int) -> str | None:
+        """Return the id of the query that is most behind in a query's results, of which `end` is the next."""
+        need = self._engine.needs.get(name)
+        return None if need is None or need.position >= end else need.query
 
     def _needed(self, stream: str) -> tuple[int | None, str | None]:
         lowest = [(position, id_) for id_, position in self._held.get(stream, {}).items()]

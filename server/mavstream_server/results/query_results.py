@@ -161,6 +161,12 @@ class QueryResults:
         return 0 if reader is None else reader.begin
 
     @property
+    def nbytes(self) -> int:
+        """Bytes of the retained results on disk."""
+        reader = self.reader
+        return 0 if reader is None else reader.cursor(reader.begin).backlog.nbytes
+
+    @property
     def end(self) -> int:
         """The offset of the next result."""
         reader = self.reader

@@ -7,12 +7,7 @@ from typing import NamedTuple
 
 from mavstream_server.engine.crash_record import Noted, Reading
 
-_TOO_LONG = 100_000_000
-"""Time (ns) after which work on one query counts as the reason of a death by SIGKILL.
-
-The system's memory killer and an administrator use the same signal. An operator stops after some
-milliseconds, unless it allocates much memory or hangs.
-"""
+_FROM_OUTSIDE = (-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT)
 
 
 class Crash(NamedTuple):
@@ -26,13 +21,15 @@ class Crash(NamedTuple):
     """The rows that these queries were at."""
 
 
-def crash_of(noted: Noted | None, code: int, now: int, *, hung: bool) -> Crash:
-    """Return the crash of a process with this exit code and crash record, that died `now` (monotonic, ns)."""
+def crash_of(noted: Noted | None, code: int, *, hung: bool, out_of_memory: bool) -> Crash:
+    """Return the crash of a process with this exit code and crash record.
+
+    A process is killed from outside by an administrator or, `out_of_memory`, by the system: only then is the
+    query that ran the reason.
+    """
     how = "hung and was killed" if hung else _how(code)
-    if noted is None:
-        return Crash(how)
-    from_outside = code in (-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT) and not hung
-    if from_outside and now - noted.since < _TOO_LONG:
+    from_outside = code in _FROM_OUTSIDE and not hung and not out_of_memory
+    if noted is None or from_outside:
         return Crash(how)
     return Crash(how, noted.queries, noted.readings)
 

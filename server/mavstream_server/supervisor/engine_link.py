@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -12,10 +11,13 @@ from typing import Protocol
 
 from mavstream_protocol.classes import QueryClass
 from mavstream_protocol.scheduling import SchedulerSettings
+from mavstream_protocol.schema import Schema
 from mavstream_server.core.damage import DamageReport
 from mavstream_server.core.errors import storage_problem
+from mavstream_server.core.machine import memory_kills
 from mavstream_server.engine.process.doorbell import Doorbell
 from mavstream_server.engine.process.messages import (
+    AttachResults,
     AttachStream,
     Command,
     DamageFound,
@@ -198,12 +200,12 @@ class EngineLink(EngineCommands):
         backoff, loop = _FIRST_BACKOFF, asyncio.get_running_loop()
         process = self._process
         while process is not None:
-            begun = loop.time()
+            begun, killed_before = loop.time(), memory_kills()
             hung = await process.lost(self._hang_timeout)
-            died = time.perf_counter_ns()
             self._process = None
             code = await process.end()
-            crash = crash_of(process.record.read(), code, died, hung=hung)
+            out_of_memory = memory_kills() > killed_before
+            crash = crash_of(process.record.read(), code, hung=hung, out_of_memory=out_of_memory)
             fields = {"code": code, "restarts": self.restarts, "queries": list(crash.queries)}
             _log.error("engine process %s", crash.how, extra={"fields": fields})
             _notify(self._listener.engine_died, crash)
@@ -258,6 +260,17 @@ class EngineLink(EngineCommands):
         await self.call(AttachStream(name, path))
         self._streams[name] = path
 
+    async def attach_results(self, command: AttachResults, schema: Schema) -> None:
+        """Let queries read the results of another query; creates its result log if there is none."""
+        await self._create_result_log(command.id, schema)
+        await self.call(command)
+
+    async def _create_result_log(self, id_: str, schema: Schema) -> None:
+        log = self._hello.data / "results" / id_
+        if not _has_description(log):
+            # Created here because waiting for the disk in the engine would delay the other queries.
+            await asyncio.to_thread(_create_result_log, log, LogDescription(schema))
+
     async def detach_stream(self, name: str) -> None:
         """Close a stream's log; rejected (`object_in_use`) while a query reads it."""
         await self.call(DetachStream(name))
@@ -265,10 +278,7 @@ class EngineLink(EngineCommands):
 
     async def start_query(self, command: StartQuery, *, large: bool = False) -> Started:
         """Start a query and return the positions from which it reads; encode a large one in a thread."""
-        log = self._hello.data / "results" / command.id
-        if not _has_description(log):
-            # Created here because waiting for the disk in the engine would delay the other queries.
-            await asyncio.to_thread(_create_result_log, log, LogDescription(command.plan.schema))
+        await self._create_result_log(command.id, command.plan.schema)
         started = await self.call(command, large=large)
         assert isinstance(started, Started)
         # Until the engine reports positions again, the rows that the query starts with must be retained.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from mavstream_protocol.expressions.typed import AggregateCall, Call, Expression, Literal
 from mavstream_protocol.plans.plan import ELSE, InputRef
-from mavstream_protocol.plans.windows import RowWindow, TimeWindow
+from mavstream_protocol.plans.windows import RowWindow, SessionWindow, TimeWindow
 from mavstream_protocol.schema import FieldType, Schema
 from mavstream_protocol.typed_plan import (
     TypedAggregate,
@@ -20,6 +20,7 @@ from mavstream_protocol.typed_plan import (
     TypedPlan,
     TypedProject,
     TypedSelect,
+    TypedSessions,
     TypedSource,
     TypedSplit,
     TypedTableJoin,
@@ -31,7 +32,7 @@ from mavstream_spark.plans.expressions import with_columns
 from mavstream_spark.plans.order import nodes_in_order
 from mavstream_spark.plans.table_data import TableData
 from mavstream_spark.plans.tables import kept_once, looked_up, numbered, place, table_frame
-from mavstream_spark.plans.windows import END, NUMBER, POSITION, START, TIME, bounds, windowed
+from mavstream_spark.plans.windows import END, NUMBER, POSITION, START, TIME, bounds, in_sessions, windowed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -75,6 +76,11 @@ class _Compilation:
         return [TIME, POSITION] if node.name in self._ordered else [TIME]
 
     def _source(self, node: TypedSource) -> DataFrame:
+        if node.query is not None:
+            raise UnsupportedPlan(
+                f"nodes/{node.name}: reads the results of query '{node.stream}', and a dataset has streams: "
+                "put the plan of that query in its place"
+            )
         if node.stream not in self._streams:
             known = ", ".join(self._streams)
             raise UnsupportedPlan(f"nodes/{node.name}: stream '{node.stream}' is not there, only {known}")
@@ -129,7 +135,7 @@ class _Compilation:
             union = union.unionAll(part)
         return union
 
-    def _aggregate(self, node: TypedAggregate) -> DataFrame:
+    def _aggregate(self, node: TypedAggregate | TypedSessions) -> DataFrame:
         frame = self.frame(node.inputs[0])
         calls: dict[AggregateCall, str] = {}
         for _, expression in node.compute:
@@ -137,12 +143,16 @@ class _Compilation:
                 calls.setdefault(call, f"#call{len(calls)}")
         arguments = {f"{name}.x": call.argument for call, name in calls.items() if call.argument is not None}
         kept = [name for name in frame.columns if name in node.by or name in (TIME, POSITION)]
-        frame = windowed(with_columns(frame, arguments, kept), node.window, self._count(node))
+        frame = with_columns(frame, arguments, kept)
+        if isinstance(node.window, SessionWindow):
+            frame = in_sessions(frame, node.window, node.by)
+        else:
+            frame = windowed(frame, node.window, self._count(node))
         made = [
             f"{aggregated(call, None if call.argument is None else f'`{name}.x`')} AS `{name}`"
             for call, name in calls.items()
         ]
-        by_time = isinstance(node.window, TimeWindow)
+        by_time = not node.counts_rows
         made.append(f"{f'first(`{END}`) - 1' if by_time else f'max(`{TIME}`)'} AS `{TIME}`")
         if node.name in self._ordered:
             made.append(f"concat(array(first(`{NUMBER}`)), min(`{POSITION}`)) AS `{POSITION}`")
@@ -156,7 +166,7 @@ class _Compilation:
             frame = with_columns(frame, {name: expression.result}, others, names)
         return frame.selectExpr(*_quoted(node.schema), *_ticked(self._hidden(node)))
 
-    def _count(self, node: TypedAggregate | TypedExcept | TypedJoin) -> int | None:
+    def _count(self, node: TypedAggregate | TypedSessions | TypedExcept | TypedJoin) -> int | None:
         """Return how many rows of each input count in windows by rows: those of the shorter one."""
         if not isinstance(node.window, RowWindow):
             return None
@@ -251,6 +261,7 @@ FRAMES: Mapping[type[TypedNode], Callable[..., DataFrame]] = {
     TypedSplit: _Compilation._split,
     TypedUnion: _Compilation._union,
     TypedAggregate: _Compilation._aggregate,
+    TypedSessions: _Compilation._aggregate,
     TypedExcept: _Compilation._except,
     TypedJoin: _Compilation._join,
     TypedTableJoin: _Compilation._table_join,

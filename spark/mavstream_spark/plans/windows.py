@@ -5,9 +5,10 @@ Streams of a dataset are in the order of time, so no row is late and every time 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from mavstream_protocol.plans.windows import RowWindow, TimeWindow
+from mavstream_protocol.plans.windows import RowWindow, SessionWindow, TimeWindow
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -45,10 +46,32 @@ def windowed(frame: DataFrame, window: TimeWindow | RowWindow, rows: int | None 
     return frame
 
 
-def bounds(window: TimeWindow | RowWindow, prefix: str = "") -> list[str]:
+def in_sessions(frame: DataFrame, window: SessionWindow, by: Sequence[str]) -> DataFrame:
+    """Return each row with its session, numbered by its end: rows between two gaps of a group."""
+    for bound, sign in ((window.begin, ">="), (window.until, "<")):
+        if bound is not None:
+            frame = frame.where(f"`{TIME}` {sign} {_big(bound)}")
+    keys = ", ".join(f"`{name}`" for name in by)
+    group = f"PARTITION BY {keys} " if by else ""
+    gap = _big(window.gap)
+    begins = f"coalesce(`{TIME}` - lag(`{TIME}`) OVER ({group}ORDER BY `{TIME}`) >= {gap}, TRUE)"
+    frame = frame.selectExpr("*", f"CAST({begins} AS INT) AS `#begins`")
+    # Rows of the same time are counted together, in whichever order they are.
+    frame = frame.selectExpr("*", f"sum(`#begins`) OVER ({group}ORDER BY `{TIME}`) AS `#session`")
+    whole = f"PARTITION BY {', '.join([*([keys] if by else []), '`#session`'])}"
+    frame = frame.selectExpr(
+        "*",
+        f"min(`{TIME}`) OVER ({whole}) AS `{START}`",
+        f"max(`{TIME}`) OVER ({whole}) + {gap} AS `{NUMBER}`",
+    ).drop("#begins", "#session")
+    end = f"`{NUMBER}`" if window.until is None else f"least(`{NUMBER}`, {_big(window.until)})"
+    return frame.selectExpr("*", f"{end} AS `{END}`")
+
+
+def bounds(window: TimeWindow | RowWindow | SessionWindow, prefix: str = "") -> list[str]:
     """Return the two columns that a windowed operator adds."""
     start, end = f"`{prefix}{START}`", f"`{prefix}{END}`"
-    if isinstance(window, TimeWindow):
+    if not isinstance(window, RowWindow):
         start, end = f"timestamp_micros({start})", f"timestamp_micros({end})"
     return [f"{start} AS `window_start`", f"{end} AS `window_end`"]
 

@@ -19,6 +19,7 @@ from mavstream_protocol.typed_plan import (
     TypedPlan,
     TypedProject,
     TypedSelect,
+    TypedSessions,
     TypedSource,
     TypedSplit,
     TypedUnion,
@@ -40,6 +41,7 @@ KINDS: frozenset[str] = frozenset(
         *(f"{operator} over {window}" for operator in _WINDOWED for window in _WINDOWS),
         *(f"{name}({type_})" for name in ("sum", "avg", "stddev", "quantile") for type_ in _NUMERIC),
         *(f"{n}({t})" for n in ("count", "distinct", "min", "max", "first", "last") for t in FieldType),
+        *(f"aggregate over sessions{bound}" for bound in ("", " begin", " until")),
         *("count(*)", "aggregate combined", *(f"{depth} operators deep" for depth in range(1, 6))),
     }
 )
@@ -79,15 +81,29 @@ def _node_kinds(node: TypedNode, plan: TypedPlan) -> Iterator[str]:
             yield from _window_kinds("except", node.window)
         case TypedDistinct():
             yield from _window_kinds("distinct", node.window)
+        case TypedSessions():
+            yield from _session_kinds(node)
         case TypedAggregate():
             yield from _aggregate_kinds(node)
         case TypedJoin():
             yield from _join_kinds(node, plan)
 
 
+def _session_kinds(node: TypedSessions) -> Iterator[str]:
+    yield "aggregate over sessions"
+    for bound in ("begin", "until"):
+        if getattr(node.window, bound) is not None:
+            yield f"aggregate over sessions {bound}"
+    yield from _computed_kinds(node)
+
+
 def _aggregate_kinds(node: TypedAggregate) -> Iterator[str]:
-    yield "aggregate by" if node.by else "aggregate without by"
     yield from _window_kinds("aggregate", node.window)
+    yield from _computed_kinds(node)
+
+
+def _computed_kinds(node: TypedAggregate | TypedSessions) -> Iterator[str]:
+    yield "aggregate by" if node.by else "aggregate without by"
     for _, expression in node.compute:
         yield from (_call_kind(call) for call in expression.calls)
         if len(expression.calls) > 1:

@@ -15,12 +15,12 @@ from sqlglot import exp, parse_one
 from tests.support.differential.cases import Case, candidates
 from tests.support.differential.hidden import hidden_columns
 from tests.support.differential.scripts import Row, StreamScript
-from tests.support.differential.window_sql import FLOOR_DIVISION, HIDDEN, bounds, windowed
+from tests.support.differential.window_sql import FLOOR_DIVISION, HIDDEN, bounds, in_sessions, windowed
 from tests.support.oracle.duckdb_sql import connect, to_duckdb
 
 from mavstream_protocol.plans import plan as kinds
 from mavstream_protocol.plans.plan import Plan
-from mavstream_protocol.plans.windows import RowWindow, TimeWindow
+from mavstream_protocol.plans.windows import RowWindow, SessionWindow, TimeWindow
 from mavstream_protocol.schema import FieldType, Schema
 
 MOST_ROWS = 3000
@@ -166,7 +166,11 @@ class _Translation:
         return [windowed(_table(text), window, f"least({counts})") for text in inputs]
 
     def _aggregate(self, node: kinds.AggregateNode, name: str) -> str:
-        rows = self._rows(node.window, node.input)[0]
+        by = [f'"{column}"' for column in node.by]
+        if isinstance(node.window, SessionWindow):
+            rows = in_sessions(_table(node.input), node.window, by)
+        else:
+            rows = self._rows(node.window, node.input)[0]
         computed = self._computed(node.compute, self._schemas[name])
         if node.scaled:  # nothing is shed, so errors are zero, or null beside null
             errors = [
@@ -174,9 +178,8 @@ class _Translation:
                 for column, text in node.compute.items()
             ]
             computed = [text for pair in zip(computed, errors, strict=True) for text in pair]
-        by = [f'"{column}"' for column in node.by]
         columns = [*by, *computed, *bounds(node.window)]
-        time = "_end - 1" if isinstance(node.window, TimeWindow) else "max(_time)"
+        time = "max(_time)" if isinstance(node.window, RowWindow) else "_end - 1"
         number = "row_number() OVER (ORDER BY _k, min(_pos)) - 1"
         return (
             f"SELECT {', '.join(columns)}, {number} AS _pos, {time} AS _time, {_NO_WATERMARK} "

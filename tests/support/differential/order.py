@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from mavstream_protocol.typed_plan import TypedAggregate, TypedJoin, TypedPlan, TypedSource, TypedUnion
+from mavstream_protocol.typed_plan import (
+    TypedAggregate,
+    TypedJoin,
+    TypedPlan,
+    TypedSessions,
+    TypedSource,
+    TypedUnion,
+)
 
 
 def is_ordered(plan: TypedPlan, name: str) -> bool:
@@ -13,6 +20,6 @@ def is_ordered(plan: TypedPlan, name: str) -> bool:
             return True
         case TypedUnion() | TypedJoin():
             return node.ordered
-        case TypedAggregate() if not node.by:
+        case TypedAggregate() | TypedSessions() if not node.by:
             return True
     return is_ordered(plan, node.inputs[0].node)

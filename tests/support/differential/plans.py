@@ -10,7 +10,7 @@ from typing import Any
 from tests.support.differential.columns import INT, TIMESTAMP, ColumnShape, shapes
 from tests.support.differential.expressions import AggregateWriter, ExpressionWriter
 from tests.support.differential.scripts import StreamScript, Times
-from tests.support.differential.windows import random_window
+from tests.support.differential.windows import random_session, random_window
 
 from mavstream_protocol.quantities import format_duration
 
@@ -205,6 +205,8 @@ class PlanWriter:
         names = [name for name in (f"c{i}" for i in range(9)) if name not in taken]
         computed = [writer.column(names[i], by) for i in range(self._random.randint(1, 4))]
         window, by_rows = self._window(below.ordered)
+        if self._random.random() < 0.3:
+            window, by_rows = random_session(self._random, self._times), False
         if tells_order:
             window, by_rows = {"kind": "tumbling", "size": self._random.choice((1, 2, 3))}, True
         node: dict[str, Any] = {"op": "aggregate", "input": below.ref, "window": window}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from mavstream_protocol.plans.windows import RowWindow, TimeWindow
+from collections.abc import Sequence
+
+from mavstream_protocol.plans.windows import RowWindow, SessionWindow, TimeWindow
 
 # DuckDB's `//` cuts towards zero for negative numbers.
 FLOOR_DIVISION = "CREATE MACRO floordiv(a, b) AS (a - ((a % b + b) % b)) // b"
@@ -38,7 +40,29 @@ def windowed(table: str, window: TimeWindow | RowWindow, rows: str) -> str:
     )
 
 
-def bounds(window: TimeWindow | RowWindow, prefix: str = "") -> list[str]:
+def in_sessions(table: str, window: SessionWindow, by: Sequence[str]) -> str:
+    """Return a query that gives each row of a table with its session: adds `_k`, `_start`, `_end`.
+
+    Rows are numbered by the gaps before them: an island between two gaps is a session.
+    """
+    until = "NULL" if window.until is None else str(window.until)
+    begin = "NULL" if window.begin is None else str(window.begin)
+    group = f"PARTITION BY {', '.join(by)}" if by else ""
+    whole = ", ".join([*by, "_session"])
+    rows = (
+        f"SELECT *, coalesce(_time - lag(_time) OVER ({group} ORDER BY _time) >= {window.gap}, TRUE) AS _new "
+        f"FROM {table} WHERE coalesce(_time >= _wm, TRUE) AND coalesce(_time >= {begin}, TRUE) "
+        f"AND coalesce(_time < {until}, TRUE)"
+    )
+    return (
+        f"SELECT *, least(_k, {until}) AS _end FROM "
+        f"(SELECT *, min(_time) OVER (PARTITION BY {whole}) AS _start, "
+        f"max(_time) OVER (PARTITION BY {whole}) + {window.gap} AS _k FROM "
+        f"(SELECT *, sum(_new::INT) OVER ({group} ORDER BY _time) AS _session FROM ({rows})))"
+    )
+
+
+def bounds(window: TimeWindow | RowWindow | SessionWindow, prefix: str = "") -> list[str]:
     """Return the two columns that a windowed operator adds."""
     if isinstance(window, RowWindow):
         return [f"{prefix}_start AS window_start", f"{prefix}_end AS window_end"]

@@ -77,7 +77,7 @@ class _QueryWriter:
     def query(self) -> Sql:
         """Write a whole query."""
         kinds = (
-            *(self._rows, self._grouped, self._grouped, self._grouped, self._grouped_late),
+            *(self._rows, self._grouped, self._grouped, self._sessions, self._grouped_late),
             *(self._distinct, self._union, self._interval_join, self._window_join, self._except),
         )
         return self._random.choice(kinds)()
@@ -150,7 +150,31 @@ class _QueryWriter:
     def _grouped(self) -> Sql:
         below = self._relation()
         windows, _ = self._windows(below)
-        return self._aggregated(below, windows, ["window_start", "window_end"])
+        return self._aggregated(below, windows, ["window_start", "window_end"], self._keys(below))
+
+    def _sessions(self) -> Sql:
+        """Write an aggregate per session; for DuckDB the rows between two gaps of a group are numbered."""
+        below = self._relation()
+        keys = self._keys(below)
+        gap = self._random.choice((1, 2, 5, 20)) * self._times.tick
+        names = [column.name for column in keys]
+        partition = f"PARTITION BY {', '.join(names)}" if names and self._random.random() < 0.4 else ""
+        relation = f"{below.ours} {partition}, ts" if partition else f"{below.ours}, ts"
+        group = f"PARTITION BY {', '.join(names)}" if names else ""
+        whole = ", ".join([*names, "_s"])
+        begins = f"coalesce(epoch_us(ts) - lag(epoch_us(ts)) OVER ({group} ORDER BY ts) >= {gap}, TRUE)"
+        theirs = (
+            f"(SELECT * EXCLUDE (_b, _s), min(ts) OVER (PARTITION BY {whole}) AS window_start, "
+            f"max(ts) OVER (PARTITION BY {whole}) + {format_interval(gap)} AS window_end FROM "
+            f"(SELECT *, sum(CAST(_b AS INT)) OVER ({group} ORDER BY ts) AS _s FROM "
+            f"(SELECT *, {begins} AS _b FROM {below.theirs})))"
+        )
+        windows = Sql(f"SESSION({relation}, {format_interval(gap)})", theirs, (*below.columns, *BOUNDS))
+        return self._aggregated(below, windows, ["window_start", "window_end"], keys, filtered=False)
+
+    def _keys(self, below: Sql) -> list[ColumnShape]:
+        exact = [column for column in below.columns if column.exact]
+        return self._random.sample(exact, min(len(exact), self._random.choice((0, 1, 1, 2))))
 
     def _grouped_late(self) -> Sql:
         """Write an aggregate over the aggregates of a finer window."""
@@ -173,17 +197,17 @@ class _QueryWriter:
         template = f"SELECT {listed} FROM {{w}} GROUP BY window_start, window_end"
         return Sql.alike(template, columns, w=Sql(ours, theirs, columns))
 
-    def _aggregated(self, below: Sql, windows: Sql, bounds: list[str]) -> Sql:
+    def _aggregated(
+        self, below: Sql, windows: Sql, bounds: list[str], keys: list[ColumnShape], filtered: bool = True
+    ) -> Sql:
         random = self._random
-        exact = [column for column in below.columns if column.exact]
-        keys = random.sample(exact, min(len(exact), random.choice((0, 1, 1, 2))))
         writer = AggregateWriter(random, below.columns, self._times.base, False, False)
         computed = [writer.column(f"c{number}", keys) for number in range(random.randint(1, 3))]
         items = [(c.name, c) for c in keys] + [(f"{text} AS {c.name}", c) for text, c in computed]
         items += [(column.name, column) for column in BOUNDS if random.random() < 0.7]
         if random.random() < 0.3:
             random.shuffle(items)
-        where = f" WHERE {self._condition(below.columns)}" if random.random() < 0.4 else ""
+        where = f" WHERE {self._condition(below.columns)}" if filtered and random.random() < 0.4 else ""
         having = ""
         if random.random() < 0.4:
             having = f" HAVING {random.choice(('count(*) > 1', 'max(ts) <= window_end', 'sum(1) % 2 = 1'))}"

@@ -34,7 +34,7 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """The streams and stored tables that queries can name."""
+    """The streams, queries and stored tables that queries can name; queries are among the streams."""
 
     streams: Mapping[str, StreamShape] = field(default_factory=dict)
     tables: Mapping[str, Schema] = field(default_factory=dict)

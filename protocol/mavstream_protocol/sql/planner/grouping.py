@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from mavstream_protocol.errors import InvalidSql
 from mavstream_protocol.expressions.functions import AGGREGATE_ALIASES, AGGREGATES
 from mavstream_protocol.expressions.syntax import Tree
-from mavstream_protocol.plans.windows import Window
+from mavstream_protocol.plans.windows import AggregateWindow
 from mavstream_protocol.sql.cursor import Snippet
 from mavstream_protocol.sql.planner.builder import PlanBuilder, Span
 from mavstream_protocol.sql.planner.outputs import Output, check_distinct_names
@@ -47,7 +47,7 @@ class _Column:
 class _Grouping:
     """The keys of GROUP BY."""
 
-    window: Window | None = None
+    window: AggregateWindow | None = None
     by: dict[str, Span] = field(default_factory=dict)
     """Columns of the input, with their places."""
     computed: dict[str, Snippet] = field(default_factory=dict)
@@ -75,6 +75,7 @@ class GroupPlanner:
         window = self._grouping.window
         if window is None:
             raise self._no_window()
+        self._check_session_keys()
         if self._grouping.computed:
             self._project_keys()
         columns = [self._column(item) for item in select.items]
@@ -130,6 +131,22 @@ class GroupPlanner:
                 "aggregates of a window are grouped by it; add window_start, window_end to GROUP BY",
                 self._select.start,
                 self._select.end,
+            )
+
+    def _check_session_keys(self) -> None:
+        """Refuse SESSION(... PARTITION BY ...) by other columns than GROUP BY; raises InvalidSql."""
+        names = self._relation.session_keys
+        if names is None:
+            return
+        found = [self._names.matching(name.value) for name in names]
+        keys = {columns[0].reference for columns in found if columns}
+        if self._grouping.computed or not all(found) or keys != {*self._grouping.by}:
+            raise self._error(
+                "invalid_window",
+                "each group has its own sessions, so PARTITION BY must name the columns of GROUP BY; write "
+                "the same columns, or leave PARTITION BY out",
+                names[0].start,
+                names[-1].end,
             )
 
     def _take_window(self, call: WindowCall) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mavstream_protocol.errors import InvalidSql
-from mavstream_protocol.plans.windows import Window
+from mavstream_protocol.plans.windows import AggregateWindow
 from mavstream_protocol.sql.planner.builder import PlanBuilder, Span
 from mavstream_protocol.sql.planner.conditions import ConditionReader, JoinCondition, joined
 from mavstream_protocol.sql.planner.outputs import Output, computation, spans_of
@@ -24,7 +24,7 @@ class JoinDraft:
     right: Relation
     condition: JoinCondition
     join: Join
-    window: Window | None
+    window: AggregateWindow | None
     where: tuple[str, ...] = ()
     """Conditions as the plan writes them."""
 
@@ -138,7 +138,7 @@ class JoinPlanner:
             for name, reference in references.items()
             if reference[:2] == "l." and reference[2:] in left.times
         )
-        return Relation(node, columns, times, window=left.window)
+        return Relation(node, columns, times, window=left.window, session_keys=left.session_keys)
 
     def anti(self, left: Relation, right: Relation, join: Join, name: str) -> Relation:
         """Add the rows of the left side without an equal row on the right side, in a common window."""
@@ -179,7 +179,7 @@ class JoinPlanner:
 
     def _common_window(
         self, left: Relation, right: Relation, condition: JoinCondition, join: Join
-    ) -> Window | None:
+    ) -> AggregateWindow | None:
         if left.window is None and right.window is None:
             return None
         if left.window != right.window:

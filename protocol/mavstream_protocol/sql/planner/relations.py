@@ -9,8 +9,8 @@ from mavstream_protocol.errors import InvalidSql
 from mavstream_protocol.expressions.syntax import Tree
 from mavstream_protocol.expressions.tokens import KEYWORDS
 from mavstream_protocol.names import closest
-from mavstream_protocol.plans.windows import Window
-from mavstream_protocol.sql.cursor import Snippet
+from mavstream_protocol.plans.windows import AggregateWindow
+from mavstream_protocol.sql.cursor import Name, Snippet
 from mavstream_protocol.sql.source import SqlSource
 from mavstream_protocol.sql.windows import WINDOW_COLUMNS
 
@@ -40,8 +40,10 @@ class Relation:
     times: frozenset[str] = frozenset()
     """The columns that hold the time of the rows."""
     table: bool = False
-    window: Window | None = None
-    """The window that TUMBLE or HOP cut it into; the operator above makes it."""
+    window: AggregateWindow | None = None
+    """The window that TUMBLE, HOP or SESSION cut it into; the operator above makes it."""
+    session_keys: tuple[Name, ...] | None = None
+    """The columns of PARTITION BY in SESSION, which must be those of GROUP BY."""
     made_by_window: bool = False
     """Whether its rows are the answers of a window, whose time is just before `window_end`."""
     outputs: tuple[str, ...] = ()
@@ -126,7 +128,7 @@ class Names:
         )
         close = closest(name, known, 3)
         if name.lower() in WINDOW_COLUMNS:
-            detail += "; cut the rows into windows with TUMBLE or HOP in FROM"
+            detail += "; cut the rows into windows with TUMBLE, HOP or SESSION in FROM"
         elif close:
             detail += f"; did you mean {' or '.join(f'`{one}`' for one in close)}?"
         else:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from mavstream_protocol.errors import InvalidSql
 from mavstream_protocol.plans.plan import ELSE
-from mavstream_protocol.plans.windows import Window
+from mavstream_protocol.plans.windows import AggregateWindow
 from mavstream_protocol.sql.planner.builder import PlanBuilder, Span
 from mavstream_protocol.sql.planner.grouping import GroupPlanner, is_grouped
 from mavstream_protocol.sql.planner.joins import JoinDraft, JoinPlanner
@@ -29,7 +29,7 @@ class WindowedRows:
     """The rows of a query over windows, whose list names the bounds of the window, too."""
 
     relation: Relation
-    window: Window
+    window: AggregateWindow
     outputs: tuple[str, ...]
     """The names of all columns in order, bounds included."""
 

@@ -70,7 +70,7 @@ class SourcePlanner:
                 call.end,
             )
         check_time(self._builder, relation, call)
-        return replace(relation, window=call.window)
+        return replace(relation, window=call.window, session_keys=call.keys)
 
     def _named(self, item: NamedRelation, hints: QueryHints) -> Relation:
         name = item.name
@@ -83,10 +83,12 @@ class SourcePlanner:
         stream = _find(name.value, catalog.streams)
         if stream is not None:
             statistics = hints.statistics.get("source")
-            node = self._builder.add("source", stream, span, None, statistics, stream=stream)
-            event_time = catalog.streams[stream].event_time
-            columns = all_columns(catalog.streams[stream].schema.names)
-            return Relation(node, columns, frozenset({event_time} if event_time else ()))
+            shape = catalog.streams[stream]
+            of_query = shape.query is not None and not shape.derived
+            origin = {"query" if of_query else "stream": stream}
+            node = self._builder.add("source", stream, span, None, statistics, **origin)
+            times = frozenset({shape.event_time} if shape.event_time else ())
+            return Relation(node, all_columns(shape.schema.names), times)
         table = _find(name.value, catalog.tables)
         if table is None:
             raise self._unknown(item)
@@ -119,7 +121,7 @@ class SourcePlanner:
             else f"known are {', '.join(known[:20]) or 'none'}"
         )
         return self._error(
-            f"there is no stream or table `{item.name.value}`; {advice}", item, "unknown_stream"
+            f"there is no stream, table or query `{item.name.value}`; {advice}", item, "unknown_stream"
         )
 
     def _error(self, detail: str, item: NamedRelation, reason: str = "unknown_output") -> InvalidSql:

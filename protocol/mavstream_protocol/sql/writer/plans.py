@@ -25,7 +25,7 @@ from mavstream_protocol.plans.plan import (
     TableNode,
     UnionNode,
 )
-from mavstream_protocol.plans.windows import RowWindow, TimeWindow
+from mavstream_protocol.plans.windows import AggregateWindow
 from mavstream_protocol.sql.planner.builder import Catalog
 from mavstream_protocol.sql.windows import ROW_TIME, WINDOW_COLUMNS
 from mavstream_protocol.sql.writer.texts import (
@@ -146,7 +146,7 @@ class PlanWriter:
             return reference, None
         return select.input, expression_text(select.where)
 
-    def _windowed(self, reference: str, window: TimeWindow | RowWindow) -> str:
+    def _windowed(self, reference: str, window: AggregateWindow) -> str:
         return window_text(self._source(reference), self.time(reference), window)
 
     def time(self, reference: str) -> str | None:
@@ -287,11 +287,11 @@ WRITERS: Mapping[type[PlanNode], Callable[[PlanWriter, Any, Hints], str]] = {
 }
 """How the query of each node is written."""
 _LEAVES: Mapping[type[PlanNode], Callable[[Any], str]] = {
-    SourceNode: lambda node: name_text(node.stream),
+    SourceNode: lambda node: name_text(node.origin),
     TableNode: lambda node: name_text(node.table),
 }
 _TIMES: Mapping[type[PlanNode], Callable[[PlanWriter, Any], str | None]] = {
-    SourceNode: lambda writer, node: writer.event_time(node.stream),
+    SourceNode: lambda writer, node: writer.event_time(node.origin),
     SelectNode: lambda writer, node: writer.time(node.input),
     SplitNode: lambda writer, node: writer.time(node.input),
     ProjectNode: _renamed_time,

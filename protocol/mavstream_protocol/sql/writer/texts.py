@@ -10,13 +10,13 @@ from mavstream_protocol.expressions.syntax import Tree, parse_syntax
 from mavstream_protocol.expressions.tokens import KEYWORDS, tokenize
 from mavstream_protocol.instants import format_instant
 from mavstream_protocol.plans.hints import Hints
-from mavstream_protocol.plans.windows import RowWindow, TimeWindow
+from mavstream_protocol.plans.windows import AggregateWindow, RowWindow, SessionWindow, TimeWindow
 from mavstream_protocol.sql.cursor import Snippet
 from mavstream_protocol.sql.planner.relations import spliced
 from mavstream_protocol.sql.tokens import RESERVED
 from mavstream_protocol.sql.windows import WINDOW_FUNCTIONS
 
-_QUOTED = RESERVED | KEYWORDS | set(WINDOW_FUNCTIONS) | {"table", "session", "cumulate", "descriptor"}
+_QUOTED = RESERVED | KEYWORDS | set(WINDOW_FUNCTIONS) | {"table", "cumulate", "descriptor", "partition"}
 _PLAIN = re.compile(r"\s*")
 
 
@@ -37,8 +37,11 @@ def item_text(name: str, text: str) -> str:
     return written if written == name else f"{written} AS {name_text(name)}"
 
 
-def window_text(relation: str, time: str | None, window: TimeWindow | RowWindow) -> str:
-    """Return TUMBLE(...) or HOP(...) around a relation."""
+def window_text(relation: str, time: str | None, window: AggregateWindow) -> str:
+    """Return TUMBLE(...), HOP(...) or SESSION(...) around a relation."""
+    if isinstance(window, SessionWindow):
+        column = [] if time is None else [name_text(time)]
+        return f"SESSION({', '.join([relation, *column, format_interval(window.gap)])})"
     extents = [window.size] if window.hop is None else [window.hop, window.size]
     by_time = isinstance(window, TimeWindow)
     shown = [format_interval(extent) if by_time else f"ROWS {extent}" for extent in extents]
@@ -47,12 +50,12 @@ def window_text(relation: str, time: str | None, window: TimeWindow | RowWindow)
     return f"{function}({', '.join([relation, *column, *shown])})"
 
 
-def window_hints(window: TimeWindow | RowWindow) -> list[str]:
+def window_hints(window: AggregateWindow) -> list[str]:
     """Return the hints for what window functions have no arguments for."""
     hints = []
     for word, value in (("BEGIN", window.begin), ("UNTIL", window.until)):
         if value is not None:
-            shown = f"'{format_instant(value)}'" if isinstance(window, TimeWindow) else str(value)
+            shown = str(value) if isinstance(window, RowWindow) else f"'{format_instant(value)}'"
             hints.append(f"{word}({shown})")
     return hints + ["PARTIAL"] * window.partial
 

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Depends, Header, Path, Request, Response
 from pydantic import BaseModel, ConfigDict
 
 from mavstream_protocol.names import Name
-from mavstream_protocol.streams import StreamSpec
+from mavstream_protocol.streams import DerivedStreamSpec, StreamSpec
 from mavstream_protocol.tokens import Role
 from mavstream_protocol.wire.resources import Page, StreamInfo
 from mavstream_server.api.auth import require
@@ -104,20 +104,28 @@ async def create_stream(
 
 @router.get("", dependencies=_READ, responses=documented())
 async def list_streams(parts: Parts, page: PageQuery) -> Page[StreamInfo]:
-    """List the streams, ordered by name."""
-    names = [name for name in parts.streams.names if page.after is None or name > page.after]
-    return cut([parts.streams.info(name) for name in names[: page.limit + 1]], page, key=lambda one: one.name)
+    """List the streams, derived ones included, ordered by name."""
+    derived = parts.queries.views.derived_streams()
+    every = sorted({*parts.streams.names, *derived})
+    names = [name for name in every if page.after is None or name > page.after][: page.limit + 1]
+    found = [derived[name] if name in derived else parts.streams.info(name) for name in names]
+    return cut(found, page, key=lambda one: one.name)
 
 
 @router.get("/{name}", dependencies=_READ, responses=documented(404))
 async def show_stream(name: StreamName, parts: Parts) -> StreamInfo:
-    """Get a stream: its specification, positions and producers."""
-    return parts.streams.info(name)
+    """Get a stream: its specification, positions and producers; of a derived one also its query."""
+    derived = parts.queries.views.derived_streams().get(name)
+    return parts.streams.info(name) if derived is None else derived
 
 
 @router.delete("/{name}", status_code=204, dependencies=_REMOVE, responses=documented(404, 409))
 async def remove_stream(name: StreamName, parts: Parts) -> None:
-    """Remove a stream and its rows. Refused while queries read it."""
+    """Remove a stream and its rows; of a derived stream also its query. Refused while queries read it."""
+    derived = parts.queries.views.derived_streams().get(name)
+    if derived is not None and isinstance(derived.spec, DerivedStreamSpec):
+        await parts.queries.remove(derived.spec.derived_from)
+        return
     users = parts.queries.users(name)
     if not users and name in parts.streams:
         await _detach(name, parts)

@@ -20,6 +20,7 @@ from mavstream_server.engine.checkpoints.store import KEPT, CheckpointStore
 from mavstream_server.engine.checkpoints.writing import ForkedWriter, Written
 from mavstream_server.engine.engine import Engine
 from mavstream_server.engine.query import RunningQuery
+from mavstream_server.operators.result_source import ResultSource
 
 _log = logging.getLogger(__name__)
 
@@ -319,7 +320,9 @@ class Checkpointer:
                 plan,
                 at.oldest_arrival,
             )
-            nbytes = self._store.write(number, header, saving.save(query), keep=keep)
+            saved = saving.save(query)
+            upstream = query.request.plan.upstream_queries.values()
+            nbytes = self._store.write(number, header, saved, keep=keep, reads=upstream)
         except Exception as error:
             return _failed(query, number, error)
         return Written(query.id, number, nbytes, time.monotonic_ns() - begun, None, at)
@@ -368,12 +371,7 @@ class Checkpointer:
             if query is None or not query.active:
                 continue
             replay = query.output.replay
-            if replay is None and not record.pauses:
-                record.catch_up = None
-                continue
-            at = cut(query)
-            behind = any(at.positions.get(name, end) < end for name, end in record.catch_up.items())
-            if behind or _in_flight(query):
+            if self._behind(query, record) or _in_flight(query):
                 continue
             query.output.replay, record.catch_up = None, None
             if record.pauses:
@@ -389,6 +387,22 @@ class Checkpointer:
             if self._diverged is not None:
                 self._diverged(query, replay.remaining)
 
+    def _behind(self, query: RunningQuery, record: CheckpointRecord) -> bool:
+        """Whether a query has not read all that it may have read before its recovery."""
+        positions, ends = cut(query).positions, record.catch_up or {}
+        if any(positions.get(name, end) < end for name, end in ends.items()):
+            return True
+        # Of the results of others it has also read marks, which these give again when they have caught up.
+        below = (self.records.get(id_) for id_ in query.request.plan.upstream_queries.values())
+        if any(one is not None and one.catch_up is not None for one in below):
+            return True
+        results = [source for source in query.network.sources if isinstance(source, ResultSource)]
+        return any(
+            source.frontier.watermark
+            < record.marks.setdefault(source.name, source.results.reached().watermark)
+            for source in results
+        )
+
 
 def _failed(query: RunningQuery, number: int, error: Exception) -> Written:
     return Written(query.id, number, 0, 0, f"{type(error).__name__}: {error}")
@@ -399,5 +413,7 @@ def _in_flight(query: RunningQuery) -> bool:
     if query.network.account.rows:
         return True
     if any(operator.unfinished is not None for operator in query.network.operators.values()):
+        return True
+    if any(len(queue) for operator in query.network.operators.values() for queue in operator.inputs):
         return True
     return any(not member.pipeline.is_quiescent for member in query.shared)

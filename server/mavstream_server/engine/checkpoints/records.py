@@ -42,6 +42,8 @@ class CheckpointRecord:
     """The plans that the query was migrated to, as JSON, by version."""
     catch_up: dict[str, int] | None = None
     """The ends of its streams at its recovery; None once replay is complete."""
+    marks: dict[str, int] = field(default_factory=dict)
+    """The watermarks up to which it reads the results of others until then, by source."""
     pauses: bool = False
     """Whether it is paused once it has caught up: the engine died while it was to be paused."""
     replayed: int = 0

@@ -1,7 +1,9 @@
 """Replay: strikes off the results that are already in the result log as they are computed again.
 
 A query that continues from a checkpoint emits the results since that checkpoint again, perhaps in another
-order. Answers are multisets, so each one that equals a stored row stands for it and is dropped.
+order. Answers are multisets, so each one that equals a stored row stands for it and is dropped. Rows of
+different times are different, and so are late rows with other watermarks: queries that read the results
+depend on them.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from mavstream_server.columns.batch import Batch
+from mavstream_server.columns.batch import BEGIN_OF_TIME, Batch
 from mavstream_server.columns.column import Column, Ints
 from mavstream_server.columns.row_hash import RowHashes, Words, row_hashes
 
@@ -19,7 +21,10 @@ class Replay:
     """The stored results that have not been computed again yet, by hash and count."""
 
     def __init__(self, names: Sequence[str], stored: Iterable[tuple[Sequence[Column], int]]) -> None:
-        """`stored` are the result rows since the checkpoint, as columns in the order of `names`."""
+        """`stored` are the result rows since the checkpoint, as columns in the order of `names`.
+
+        Behind these are the `time_columns`.
+        """
         self._names = tuple(names)
         hashes = [row_hashes(columns, size) for columns, size in stored]
         high = np.concatenate([part.high for part in hashes]) if hashes else _NO_WORDS
@@ -39,6 +44,7 @@ class Replay:
     def unrepeated(self, batch: Batch) -> Batch:
         """Return the rows of a batch that are not stored, and strike off the others."""
         columns = [batch.columns[name] for name in self._names]
+        columns += time_columns(batch.time, batch.row_watermark, batch.size)
         found = self._find(row_hashes(columns, batch.size))
         known = np.flatnonzero(found >= 0)
         if not len(known):
@@ -74,6 +80,15 @@ class Replay:
             open_ = open_[~equal]
             entries[open_] += 1
         return found
+
+
+def time_columns(time: Ints | None, row_watermark: Ints | None, size: int) -> list[Column]:
+    """Return the time of results, and the watermark ahead of those that are late, as columns."""
+    if time is None:
+        return []
+    if row_watermark is None or row_watermark is time:
+        return [Column(time), Column(np.full(size, BEGIN_OF_TIME))]
+    return [Column(time), Column(np.where(time < row_watermark, row_watermark, BEGIN_OF_TIME))]
 
 
 _NO_WORDS: Words = np.empty(0, dtype=np.uint64)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import shutil
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -48,12 +49,24 @@ class CheckpointStore:
         """Return the file of a checkpoint."""
         return self._folder / id_ / f"{number:012d}{_SUFFIX}"
 
-    def write(self, number: int, header: CheckpointHeader, snapshot: bytes, *, keep: int = KEPT) -> int:
-        """Write a checkpoint, keep the last `keep` up to it, return its bytes; raises OSError."""
+    def write(
+        self,
+        number: int,
+        header: CheckpointHeader,
+        snapshot: bytes,
+        *,
+        keep: int = KEPT,
+        reads: Iterable[str] = (),
+    ) -> int:
+        """Write a checkpoint, keep the last `keep` up to it, return its bytes; raises OSError.
+
+        `reads` are the ids of the queries whose results the query reads.
+        """
         path = self.path(header.query, number)
         path.parent.mkdir(parents=True, exist_ok=True)
         if self._results is not None:
-            sync_log(self._results / header.query)
+            for id_ in (header.query, *reads):
+                sync_log(self._results / id_)
         size = file.write(path, header, snapshot, sync=self.synced)
         if self.synced:
             sync_directory(path.parent)

@@ -274,6 +274,8 @@ def _check_state(exchange: OperatorExchange) -> None:
     reason = None
     if counts_rows(exchange.plan) or counts_rows(request.plan):
         reason = "the plan has windows by rows, and which rows are in one depends on where the query began"
+    elif any(node.endless for plan in (exchange.plan, request.plan) for node in plan.nodes.values()):
+        reason = "the plan has session windows, and rows from before the change can be in one without end"
     elif request.options.one_time:
         reason = "it is a one-time query, and the new operators would lack rows of the window that ends it"
     if reason is not None:

@@ -21,8 +21,10 @@ from mavstream_server.engine.errors import ObjectInUse
 from mavstream_server.engine.migration.migration import MIGRATION_LIMIT
 from mavstream_server.engine.process.engine_memory import EngineMemory
 from mavstream_server.engine.process.messages import (
+    AttachResults,
     AttachStream,
     ChangeClass,
+    DetachResults,
     DetachStream,
     Done,
     Failed,
@@ -119,6 +121,7 @@ class HostedEngine:
             ended=self._ended,
             patient=patient,
             record=self._record,
+            unread_results=hello.result_bytes,
         )
         self._query_memory = hello.query_memory
         self._memory = EngineMemory(self.engine, hello.engine_memory)
@@ -126,6 +129,7 @@ class HostedEngine:
         self.logs = ResultLogs(
             hello.data / "results", hello.result_bytes, hello.result_time_ns, on_damage=damaged
         )
+        self.logs.appended = self.engine.chains.appended
         self.checkpointer = Checkpointer(
             self.engine,
             CheckpointStore(
@@ -187,6 +191,12 @@ class HostedEngine:
             case AttachStream(name, path):
                 if name not in engine.intake.readers:
                     engine.attach(name, LogReader(path, _CACHE_BYTES, self._damaged))
+            case AttachResults(name, id_, over, expected):
+                self._attach_results(name, id_, over)
+                for reader_id, offset in expected.items():
+                    engine.chains.expect(id_, reader_id, offset)
+            case DetachResults(id_):
+                engine.chains.detach(id_)
             case DetachStream(name):
                 reader = engine.intake.readers.get(name)
                 engine.detach(name)
@@ -232,6 +242,12 @@ class HostedEngine:
                 raise WrongCommand(f"{command!r:.200} is not a command that an engine at work understands")
         return None
 
+    def _attach_results(self, name: str, id_: str, over: bool) -> None:
+        chains = self.engine.chains
+        if id_ not in chains:
+            self.engine.attach_results(name, id_, self.logs.reader(id_))
+            chains.finish(id_, over)
+
     def _start(self, command: StartQuery) -> Started:
         engine, id_ = self.engine, command.id
         if id_ in engine.queries and engine.queries[id_].active:
@@ -246,6 +262,8 @@ class HostedEngine:
             query = engine.start(command, sink, saved)
         except BaseException:
             self.logs.close(id_)
+            if command.checkpoint is None:  # else it is tried again, with an older one or without
+                engine.chains.arrived(id_)
             raise
         finally:
             self._record.end()
@@ -329,7 +347,7 @@ class HostedEngine:
         self.checkpointer.tend(now)
         self.recoveries.check(now)
         self._replacements.check(now)
-        self.logs.trim(now_ns, self.checkpointer.records.held_offset)
+        self.logs.trim(now_ns, self._held_offset)
         self._memory.check(now_ns)
         if now_ns - self._released < _RELEASE_EVERY or self._released_at == self.engine.loop.slices:
             return
@@ -339,6 +357,15 @@ class HostedEngine:
                 reader.release_removed()
             except (OSError, MavstreamError):
                 _log.exception("stream log cannot be listed", extra={"fields": {"stream": stream}})
+
+    def _held_offset(self, id_: str) -> int | None:
+        """Return the offset from which a result log is needed, by checkpoints or queries that read it."""
+        needed = [self.checkpointer.records.held_offset(id_)]
+        if id_ in self.engine.chains:
+            name = self.engine.chains.name(id_)
+            needed.append(self.engine.chains.needed(id_))
+            needed.append(self.checkpointer.records.held_positions().get(name, (None, ""))[0])
+        return min((offset for offset in needed if offset is not None), default=None)
 
     def recover(self, error: Exception) -> None:
         """Continue after an error that no query caused, but the policy: restart the policy.

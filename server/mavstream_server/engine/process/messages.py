@@ -7,7 +7,7 @@ docstring of a command ends with its reply.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from mavstream_protocol.classes import QueryClass
@@ -61,6 +61,29 @@ class AttachStream:
 
     name: str
     path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class AttachResults:
+    """Attach a query's result log, so that other queries can read it; does nothing if it is attached. Done().
+
+    The log must be there.
+    """
+
+    name: str
+    """The name of the query, under which plans read it."""
+    id: str
+    over: bool = False
+    """Whether the query has ended and will not be started again."""
+    expected: Mapping[str, int] = field(default_factory=dict)
+    """The offsets that checkpoints of queries need which are not started yet, by the ids of these."""
+
+
+@dataclass(frozen=True, slots=True)
+class DetachResults:
+    """Detach the result log of a query that is removed. Done()."""
+
+    id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,6 +286,8 @@ Command = (
     Hello
     | SetClock
     | AttachStream
+    | AttachResults
+    | DetachResults
     | DetachStream
     | StartQuery
     | StopQuery

@@ -11,6 +11,7 @@ from mavstream_server.engine.process.messages import StartQuery
 from mavstream_server.engine.sinks import ResultLogSink
 from mavstream_server.log.format.description import LogDescription
 from mavstream_server.log.options import LogOptions
+from mavstream_server.log.result_reader import ResultReader
 from mavstream_server.log.retention import Retention
 from mavstream_server.log.writer import LogWriter
 
@@ -19,7 +20,13 @@ _log = logging.getLogger(__name__)
 _SEGMENT_BYTES = 32 << 10, 1 << 20
 """Smallest and largest size of a segment: retention removes whole ones, so small logs have small ones."""
 _TRIM_EVERY = 1_000_000_000  # ns between two trims of the logs that have grown
+_CACHE_BYTES = 4 << 20
+"""Cache of decoded frames of each log that queries read."""
 _SWEEP_EVERY = 60_000_000_000  # ns between two trims of all logs: rows expire without appends, too
+
+
+def _ignore(id_: str) -> None:
+    """Do nothing: the default callback."""
 
 
 class ResultLogs:
@@ -39,6 +46,8 @@ class ResultLogs:
         self._trimmed = self._swept = 0
         self.written = False
         """Set by every append; reset by the host when it has notified the readers."""
+        self.appended: Callable[[str], None] = _ignore
+        """Called with the id of a query whose log has grown."""
 
     @property
     def settled(self) -> bool:
@@ -56,8 +65,15 @@ class ResultLogs:
         def appended() -> None:
             self.written = True
             self._due.add(id_)
+            self.appended(id_)
 
         return ResultLogSink(writer, schema.names, command.epoch, command.revision, appended)
+
+    def reader(self, id_: str) -> ResultReader:
+        """Return a reader of a log, which must be there; one that is not being written is repaired first."""
+        if id_ not in self._writers:
+            LogWriter(self._folder / id_, options=self._options).close()
+        return ResultReader(self._folder / id_, _CACHE_BYTES, self._on_damage)
 
     def close(self, id_: str) -> None:
         """Close the log of a query, if it is open."""
@@ -77,7 +93,7 @@ class ResultLogs:
     def trim(self, now_ns: int, held: Callable[[str], int | None] = lambda _: None) -> None:
         """Apply retention to the logs that are due; cheap to call often.
 
-        `held` returns the offset from which a query's checkpoints need its log, or None.
+        `held` returns the offset from which checkpoints, or queries that read it, need a log, or None.
         """
         if now_ns - self._swept >= _SWEEP_EVERY:
             self._swept = now_ns
@@ -92,7 +108,7 @@ class ResultLogs:
             if damage is not None:
                 self._on_damage(damage)
             try:
-                # Readers are not waited for: those that are behind get a gap.
+                # Subscribers are not waited for: those that are behind get a gap.
                 if self._retention.apply(writer, held(id_), now_ns).held:
                     self._due.add(id_)  # due again: checkpoints move on without another append
             except OSError:

@@ -94,7 +94,7 @@ class Membership:
     @property
     def has_room(self) -> bool:
         """Whether the query's queues have room for more rows."""
-        return self.query.network.account.rows < self.source.room
+        return self.query.network.account.has_room(self.source.room)
 
     def settle(self) -> None:
         """Update the counters, row counts and cursor of the query's inactive operators from the pipeline."""

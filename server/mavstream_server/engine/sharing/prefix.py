@@ -36,14 +36,15 @@ def prefixes(plan: TypedPlan, options: RunOptions) -> list[Prefix]:
     """Return the shareable prefixes of a plan, at most one per source.
 
     A query with a `stop_at` has none, since its source must stop at a row of its own; nor has a one-time
-    query, whose source determines the window that it ends with.
+    query, whose source determines the window that it ends with. Sources of other queries' results are not
+    shared.
     """
     if options.stop_at is not None or options.one_time:
         return []
     needs, needed = needs_of(plan), plan.needed_columns()
     found = []
     for source in plan.sources:
-        nodes = list(_upwards(plan, source, needs))
+        nodes = [] if source.query is not None else list(_upwards(plan, source, needs))
         if nodes:
             weighs = WEIGHT in source.schema.names
             begin = f"{source.stream!r} {source.event_time!r} {weighs} {needs!r} {options.on_error!r}"

@@ -187,14 +187,17 @@ class Intake:
         """Let the sources that have waited longest emit a train each; returns whether any did."""
         if self.service is SourceService.PER_CLASS:
             return self._release(now, idle)
-        most = len(self._queue)
+        waiting = most = len(self._queue)
         if self.service is SourceService.BETWEEN_SLICES:
             most = min(most, _AT_ONCE)
         served = False
-        for _ in range(most):
-            if not self._queue:  # it was removed with a query that failed
+        for _ in range(waiting):
+            if not most or not self._queue:  # those of a query that failed were removed
                 break
-            served = self._serve(self._queue.popleft(), now, idle) or served
+            task = self._queue.popleft()
+            served = self._serve(task, now, idle) or served
+            # Blocked ones do not count: they may wait for one behind them, which reads their query's results.
+            most -= not task.query.blocked
         return served
 
     def _serve(self, task: SourceTask, now: int, idle: bool) -> bool:

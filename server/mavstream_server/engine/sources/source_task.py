@@ -113,7 +113,7 @@ class SourceTask:
     @property
     def has_room(self) -> bool:
         """Whether the query's queues have room for more rows."""
-        return self.query.network.account.rows < self.room
+        return self.query.network.account.has_room(self.room)
 
     @property
     def resting(self) -> bool:
@@ -134,7 +134,7 @@ class SourceTask:
             and (self.linger.wait(self.permitted) or self.resting)
         ):
             return False
-        if self.query.network.account.rows < self.room:
+        if self.has_room:
             return True
         self.wait_for_room()
         return False

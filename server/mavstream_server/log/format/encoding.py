@@ -44,6 +44,8 @@ class NewFrame(NamedTuple):
     """The arrival time in ns, of slices that of the first; 0 stands for the one that the append is given."""
     provenance: bytes = b""
     """The encoded provenance of results, not of slices."""
+    latest: int = 0
+    """The `latest_time` of results."""
 
     @property
     def stamped(self) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 from mavstream_server.columns.batch import BEGIN_OF_TIME
 from mavstream_server.columns.column import Column, Ints
 from mavstream_server.log.format.layout import FLAGS, FRAME_BYTES, STAMPED, TRACED, ColumnLayout, FrameKind
-from mavstream_server.log.format.provenance import Provenance, decode_provenance
+from mavstream_server.log.format.provenance import Provenance, decode_provenance, latest_time
 from mavstream_server.log.watermarks import row_watermarks
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ class Frame:
     __slots__ = (
         "_columns",
         "_kind",
+        "_provenance",
         "_row_watermarks",
         "_unpacked",
         "arrival",
@@ -75,6 +76,7 @@ class Frame:
         """The bytes that the reader's cache accounts for it."""
         self._columns: dict[str, Column] = {}
         self._row_watermarks: Ints | None = None
+        self._provenance: Provenance | None = None
         self._unpacked: tuple[int, ...] | None = None
 
     @property
@@ -164,10 +166,10 @@ class Frame:
     @property
     def provenance(self) -> Provenance | None:
         """Where its rows come from; None for a frame that is not of a result log."""
-        if not self.traced:
-            return None
-        stop = self.byte_offset + self.nbytes >> 3
-        return decode_provenance(cast(Ints, self.segment.arrays[0]), stop, self.rows)
+        if self.traced and self._provenance is None:
+            stop = self.byte_offset + self.nbytes >> 3
+            self._provenance = decode_provenance(cast(Ints, self.segment.arrays[0]), stop, self.rows)
+        return self._provenance
 
     def arrival_of(self, row: int) -> int:
         """Return the arrival time (ns) of a row, or of the mark."""
@@ -181,7 +183,16 @@ class Frame:
         return None if event_time is None else self.column(event_time).values
 
     def largest_time(self, rows: int) -> int:
-        """Return the largest time (us) of the first `rows` rows; BEGIN_OF_TIME if there are none."""
+        """Return the largest time (us) of the first `rows` rows; BEGIN_OF_TIME if there are none.
+
+        Of results it is their `latest_time`.
+        """
+        if self.traced:
+            provenance = self.provenance
+            assert provenance is not None
+            if rows >= self.rows or provenance.time is None:
+                return latest_time(provenance)
+            return latest_time(provenance._replace(time=provenance.time[:rows], mark=None))
         if not self.rows or not rows:
             return BEGIN_OF_TIME
         times = self.time

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mavstream_server.columns.batch import Batch, Mark
+from mavstream_server.columns.batch import BEGIN_OF_TIME, END_OF_TIME, Batch, Mark
 from mavstream_server.columns.column import Ints
 
 # Time (us), arrival (ns) and watermark (us) of all rows; watermark, arrival and gap of the mark; flags;
@@ -80,6 +80,14 @@ def encode_provenance(batch: Batch, positions: Sequence[int]) -> bytes:
         _FOOTER.pack(time, arrival, row_watermark, watermark, marked, gap, flags, count),
     )
     return b"".join(parts)
+
+
+def latest_time(rows: Batch | Provenance) -> int:
+    """Return the largest time (us) of results and of the gap behind them; BEGIN_OF_TIME without both."""
+    latest = BEGIN_OF_TIME if rows.time is None or not len(rows.time) else int(rows.time.max())
+    if rows.mark is not None and rows.mark.gap is not None:
+        latest = max(latest, rows.mark.gap)
+    return min(latest, END_OF_TIME - 1)
 
 
 def decode_provenance(items: Ints, stop: int, rows: int) -> Provenance:

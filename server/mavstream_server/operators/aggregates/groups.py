@@ -165,6 +165,13 @@ class GroupTable:
             done_pane = heapq.heappop(self._order)
             del self._panes[self._numbers.pop(done_pane)], self._rows[done_pane]
 
+    def slots_of(self, pane: int, codes: Ints) -> Ints:
+        """Return the slots of keys in a pane; -1 where there are no rows."""
+        number = self._numbers.get(pane)
+        if number is None:
+            return np.full(len(codes), -1, dtype=np.int64)
+        return self._cells.find((number << self._bits) + codes)
+
     def live_codes(self) -> Ints:
         """Return the keys' codes of all groups."""
         return self._cells.keys & ((1 << self._bits) - 1)

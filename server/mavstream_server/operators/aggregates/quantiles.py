@@ -10,6 +10,8 @@ import numpy as np
 from mavstream_server.columns.column import Array, Column, Ints
 from mavstream_server.operators.aggregates.accumulator import Accumulator, Slots, valid_rows
 
+_FEW = 4  # with fewer slots than one in so many, their values are looked up instead of filtered
+
 
 class Quantiles(Accumulator):
     """Stores every value with its slot, since no summary gives an exact quantile.
@@ -56,6 +58,14 @@ class Quantiles(Accumulator):
     def take(self, slots: Ints) -> Self:
         """Return the values of the given slots, renumbered."""
         taken = super().take(slots)
+        if _FEW * len(slots) < self.size:
+            owners, values = self._in_order()
+            firsts = np.searchsorted(owners, slots)
+            counts = np.searchsorted(owners, slots, side="right") - firsts
+            rows = np.repeat(firsts - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
+            taken._owners, taken._values = [np.repeat(np.arange(len(slots)), counts)], [values.take(rows)]
+            taken._sorted = True
+            return taken
         owners, values = self._gathered()
         moved = np.full(max(self.size, 1), -1, dtype=np.int64)
         moved[slots] = np.arange(len(slots))

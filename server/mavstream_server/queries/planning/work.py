@@ -83,7 +83,8 @@ class Names(NamedTuple):
 def names(data: object) -> Names:
     """Return the streams and tables that a query or a plan names, which was not validated yet.
 
-    SQL does not tell them apart, nor from queries that it names itself.
+    Queries whose results are read are among the streams. SQL does not tell them apart, nor from queries that
+    it names itself.
     """
     nodes = parsed(data)
     if isinstance(nodes, Mapping) and isinstance(sql := nodes.get("sql"), str):
@@ -94,11 +95,11 @@ def names(data: object) -> Names:
             nodes = nodes[key]
     values = nodes.values() if isinstance(nodes, Mapping) else ()
     named = [node for node in values if isinstance(node, Mapping)]
-    streams, tables = (
+    streams, queries, tables = (
         frozenset(value for node in named if isinstance(value := node.get(key), str))
-        for key in ("stream", "table")
+        for key in ("stream", "query", "table")
     )
-    return Names(streams, tables)
+    return Names(streams | queries, tables)
 
 
 def statement(text: str, catalog: Catalog) -> Statement:

@@ -94,7 +94,14 @@ class MetricsCache:
         self._known.pop(id_, None)
 
 
-def describe(query: Query, stats: QueryMetrics | None, results: int, durability: Durability) -> QueryInfo:
+def describe(
+    query: Query,
+    stats: QueryMetrics | None,
+    results: int,
+    durability: Durability,
+    read_by: Iterable[Query] = (),
+    held_by: str | None = None,
+) -> QueryInfo:
     """Return a query in its API form; without metrics, `results` is its number of results."""
     record = query.record
     current = stats if stats is not None and stats.epoch == query.epoch else None
@@ -119,6 +126,9 @@ def describe(query: Query, stats: QueryMetrics | None, results: int, durability:
         counters=counters,
         checkpoint=None if checkpoint is None else checkpoint_info(checkpoint, time.time_ns() // 1000),
         delivery=durability.delivery(query.state, current),
+        reads=tuple(sorted(query.upstream.values())),
+        read_by=tuple(one.id for one in read_by),
+        held_by=held_by,
     )
 
 

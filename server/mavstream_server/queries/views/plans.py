@@ -97,7 +97,8 @@ def global_plan(
 
 def edges_of(plan: TypedPlan) -> tuple[PlanEdge, ...]:
     """Return the edges between operators, bottom-up, including the output operator."""
-    found = [_edge(f"stream:{source.stream}", source.name) for source in plan.sources]
+    kinds = ((source, "stream" if source.query is None else "query") for source in plan.sources)
+    found = [_edge(f"{kind}:{source.stream}", source.name) for source, kind in kinds]
     for node in plan.nodes.values():
         found += [_edge(ref.node, node.name, ref.output) for ref in node.inputs]
         if node.lookup is not None:

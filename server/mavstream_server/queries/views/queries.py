@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from mavstream_protocol.schema import Schema
-from mavstream_protocol.typed_plan import TypedPlan
+from mavstream_protocol.streams import DerivedStreamSpec, field_specs
+from mavstream_protocol.typed_plan import StreamShape, TypedPlan
 from mavstream_protocol.wire.plans import GlobalPlan, QueryPlan
-from mavstream_protocol.wire.resources import ActualState, Page, QueryInfo
+from mavstream_protocol.wire.resources import ActualState, Page, QueryInfo, StreamInfo
 from mavstream_server.catalog.catalog import QueryRecord
 from mavstream_server.core.metrics import QueryMetrics
-from mavstream_server.ingest.stream_store import StreamStore
 from mavstream_server.optimizer.running_plans import RunningPlan, SearchedQuery, searched
 from mavstream_server.queries.query import Query
 from mavstream_server.queries.registry import QueryRegistry
+from mavstream_server.queries.stream_readers import StreamReaders
 from mavstream_server.queries.views.delivery import Durability
 from mavstream_server.queries.views.metrics import MetricsCache, describe
 from mavstream_server.queries.views.plans import current_stats, global_plan, query_plan
@@ -28,16 +29,21 @@ class QueryViews:
         registry: QueryRegistry,
         metrics: MetricsCache,
         results: ResultService,
-        streams: StreamStore,
+        readers: StreamReaders,
+        shapes: Mapping[str, StreamShape],
         tables: Mapping[str, Schema],
         typed: Callable[[QueryRecord], Awaitable[TypedPlan | None]],
         durability: Durability,
     ) -> None:
-        """`typed` returns the plan of an ended query, if it still matches its streams and tables."""
+        """`shapes` and `tables` are what plans can read.
+
+        `typed` returns the plan of an ended query, if it still matches what it reads.
+        """
         self._registry = registry
         self._metrics = metrics
         self._results = results
-        self._streams = streams
+        self._readers = readers
+        self._shapes = shapes
         self._tables = tables
         self._typed = typed
         self._durability = durability
@@ -62,7 +68,37 @@ class QueryViews:
         return Page[QueryInfo](items=items, next=part[-1].id if len(found) > limit else None)
 
     def _describe(self, query: Query, stats: QueryMetrics | None) -> QueryInfo:
-        return describe(query, stats, self._results.of(query).end, self._durability)
+        results, name = self._results.of(query).end, query.name
+        read_by = self._registry.readers(query.id)
+        held_by = self._readers.held_results(name, results) if read_by else None
+        return describe(query, stats, results, self._durability, read_by, held_by)
+
+    def derived_streams(self) -> dict[str, StreamInfo]:
+        """Return the derived streams, by name."""
+        found = {}
+        for name, shape in self._shapes.items():
+            if shape.derived and shape.query is not None:
+                found[name] = self._derived(name, shape, self._registry.get(shape.query))
+        return found
+
+    def _derived(self, name: str, shape: StreamShape, query: Query) -> StreamInfo:
+        results = self._results.of(query)
+        fields = field_specs(shape.schema)
+        column = shape.schema.get(shape.event_time or "")
+        event_time = None if column is None or column.nullable else column.name
+        return StreamInfo(
+            name=name,
+            spec=DerivedStreamSpec(name=name, fields=fields, event_time=event_time, derived_from=query.id),
+            position=results.end,
+            begin=results.begin,
+            bytes=results.nbytes,
+            watermark=None,
+            producers={},
+            over_quota=False,
+            held_by=self._readers.held_results(name, results.end),
+            importance=self._registry.importance.of_query(query.id),
+            owner=query.owner,
+        )
 
     async def plan(self, ref: str) -> QueryPlan:
         """Return the plan of a query, by id or name, with metrics of its operators; raises NotFound."""
@@ -81,7 +117,7 @@ class QueryViews:
         """Return those of the queries that run, with their running plans and metrics."""
         known = [query for id_ in ids if (query := self._registry.find(id_)) is not None]
         stats = await self._metrics.of(query.id for query in known)
-        shapes, found = self._streams.shapes(), []
+        shapes, found = self._shapes, list[SearchedQuery]()
         for query in known:
             current, spec = current_stats(query, stats.get(query.id)), query.record.spec
             if current is None or query.plan is None or query.state is not ActualState.RUNNING:

@@ -61,7 +61,7 @@ class PrefixWriter(PlanWriter):
     def _by_time(self, windowed: Callable[[Made], Made], below: Made) -> Made:
         while True:
             made = windowed(below)
-            if not isinstance(self.nodes[made.ref]["window"]["size"], int):
+            if isinstance(self.nodes[made.ref]["window"].get("size"), str):
                 return made
 
 

@@ -30,8 +30,8 @@ def scaled_cases(first_seed: int) -> Iterator[Case]:
 
 def _scaled(case: Case, name: str, below: list[str]) -> Case | None:
     nodes = case.nodes
-    if any(nodes[each]["op"] not in _BETWEEN for each in below) or isinstance(
-        nodes[name]["window"]["size"], int
+    if any(nodes[each]["op"] not in _BETWEEN for each in below) or not isinstance(
+        nodes[name]["window"].get("size"), str
     ):
         return None
     used = {nodes[each]["stream"] for each in below if nodes[each]["op"] == "source"}

@@ -18,6 +18,7 @@ BASE_COSTS = {
     "union": 8.0,
     "ordered": 120.0,
     "aggregate": 150.0,
+    "sessions": 200.0,
     "except": 250.0,
     "join": 300.0,
     "table": 150.0,

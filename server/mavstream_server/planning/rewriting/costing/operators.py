@@ -17,6 +17,7 @@ from mavstream_protocol.typed_plan import (
     TypedNode,
     TypedProject,
     TypedSelect,
+    TypedSessions,
     TypedSplit,
     TypedTableJoin,
     TypedUnion,
@@ -112,6 +113,17 @@ def _aggregate(node: TypedAggregate, flows: Flows, inflow: Inflow) -> Flow:
     return Flow({None: out}, work, min(groups * max(1.0, node.window.size / step), most))
 
 
+def _sessions(node: TypedSessions, flows: Flows, inflow: Inflow) -> Flow:
+    (rate,) = inflow.rates
+    calls = [call for _, expression in node.compute for call in expression.calls]
+    arguments = _total(call.argument for call in calls if call.argument is not None)
+    work = rate * (BASE_COSTS["sessions"] + 20.0 * len(calls) + arguments)
+    groups = GROUPS if node.by else 1.0
+    guessed = min(groups * _SECOND / node.window.gap, rate) / rate if rate else 0.0
+    out = rate * flows.knowledge.gain(node.name, guessed)
+    return Flow({None: out}, work, 2.0 * groups)
+
+
 def _distinct(node: TypedDistinct, flows: Flows, inflow: Inflow) -> Flow:
     (rate,) = inflow.rates
     work = rate * (BASE_COSTS["aggregate"] + COLUMN_COST * len(node.row_columns))
@@ -178,6 +190,7 @@ COSTINGS: Mapping[type[TypedNode], Costing] = {
     TypedSplit: Costing("split", _split, _learn_nothing),
     TypedUnion: Costing("union", _union, _learn_nothing),
     TypedAggregate: Costing("aggregate", _aggregate, _learn_gain),
+    TypedSessions: Costing("sessions", _sessions, _learn_gain),
     TypedDistinct: Costing("distinct", _distinct, _learn_gain),
     TypedExcept: Costing("except", _except, _learn_gain),
     TypedJoin: Costing("join", _join, _learn_join),
