@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from mavstream_page.components import numbers
 from mavstream_page.components.graph import GraphEdge, GraphNode, graph
 from mavstream_page.components.html import Markup
-from mavstream_page.data.plans import inputs_of
 from mavstream_page.data.queries import QueryTopic
 from mavstream_protocol import Plan
 from mavstream_protocol.plans.plan import Node
@@ -63,7 +62,7 @@ def plan_graph(
         columns = ", ".join(field.name for field in fields)
         lines = (f"{len(fields)} columns", columns[:30] + "…" * (len(columns) > 30)) if fields else ()
         nodes.append(GraphNode(name, node.op, name, described(node), lines, wrong=name in wrong))
-        edges += [GraphEdge(each.partition(".")[0], name) for each in inputs_of(node)]
+        edges += [GraphEdge(each.partition(".")[0], name) for each in node.reads().values()]
     return graph(nodes, edges, "Operators of the plan")
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 from mavstream import AsyncClient, MavstreamError
 from mavstream_page.data.catalog import catalog_of
-from mavstream_page.data.plans import inputs_of
 from mavstream_protocol import InvalidObject, Plan
 from mavstream_protocol.errors import InvalidSql
 from mavstream_protocol.sql import Catalog, parse_select, plan_to_sql
@@ -150,7 +149,7 @@ def steps_of(plan: Plan) -> dict[str, tuple[str, Texts]]:
         if name in steps or name not in plan.nodes:
             return
         node = plan.nodes[name]
-        for below in inputs_of(node):
+        for below in node.reads().values():
             visit(below)
         given = node.model_dump(mode="json", exclude_none=True, exclude_defaults=True, by_alias=True)
         op = given.pop("op", node.op)

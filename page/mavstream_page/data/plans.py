@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from mavstream_protocol.plans.plan import Node
+from mavstream_protocol import Plan
 
 
-def inputs_of(node: Node) -> list[str]:
-    """Return the names of the nodes that a node reads."""
-    given = node.model_dump(mode="json", exclude_none=True)
-    found = [given[name] for name in ("input", "left", "right") if isinstance(given.get(name), str)]
-    return [*found, *given.get("inputs", ())]
+def tables_of(plan: Plan) -> frozenset[str]:
+    """Return the stored tables that a plan joins."""
+    return frozenset(
+        str(given["table"]) for node in plan.nodes.values() if (given := node.model_dump()).get("table")
+    )

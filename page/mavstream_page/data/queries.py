@@ -7,6 +7,7 @@ from typing import Any
 from mavstream import AsyncClient, MavstreamError
 from mavstream_page.data.catalog import catalog_of
 from mavstream_page.data.history import History, Rate
+from mavstream_page.data.plans import tables_of
 from mavstream_page.data.topic import Topic
 from mavstream_protocol import QueryClass
 from mavstream_protocol.sql import plan_to_sql
@@ -93,7 +94,7 @@ class QueryTopic(Topic):
                 self.pulled = None
 
     async def _read_streams(self, client: AsyncClient, plan: QueryPlan) -> None:
-        for name in {getattr(node, "stream", "") for node in plan.plan.nodes.values()} - {""}:
+        for name in plan.plan.streams:
             self.streams[name] = await client.stream_info(name)
 
     async def _write_sql(self, client: AsyncClient, plan: QueryPlan) -> None:
@@ -102,7 +103,7 @@ class QueryTopic(Topic):
             return
         self._written = running
         tables: list[TableInfo] = []
-        if any(getattr(node, "table", "") for node in running.nodes.values()):
+        if tables_of(running):
             tables = await client.tables()
         try:
             self.sql = plan_to_sql(running, catalog_of(self.streams.values(), tables))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mavstream import AsyncClient
 from mavstream_page.data.history import Rate
+from mavstream_page.data.plans import tables_of
 from mavstream_page.data.topic import Topic
 from mavstream_protocol import QueryClass
 from mavstream_protocol.wire.resources import QueryInfo, StreamInfo, TableInfo
@@ -33,8 +34,7 @@ class StreamsTopic(Topic):
         for query in await client.queries():
             if query.state.value in ("stopped", "finished"):
                 continue
-            nodes = query.spec.plan.nodes.values()
-            for name in {getattr(node, "stream", "") or getattr(node, "table", "") for node in nodes} - {""}:
+            for name in query.spec.plan.streams | tables_of(query.spec.plan):
                 self.readers.setdefault(name, []).append(query)
         for name, info in self.streams.items():
             self.rates.setdefault(name, Rate()).count(now, info.position)

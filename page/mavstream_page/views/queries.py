@@ -107,8 +107,8 @@ class QueriesView(View):
             return False
         if self._state in QUERY_STATES and info.state.value != self._state:
             return False
-        streams = {getattr(node, "stream", "") for node in info.spec.plan.nodes.values()}
-        text = " ".join((info.id, info.spec.name, info.spec.class_, *streams)).lower()
+        read = info.spec.plan.streams | info.spec.plan.queries
+        text = " ".join((info.id, info.spec.name, info.spec.class_, *read)).lower()
         return all(word in text for word in self._search.split())
 
     def _row(self, info: QueryInfo) -> Markup:

@@ -65,6 +65,12 @@ class Trials:
         planned = await self._planner.plan(data)
         for stream in planned.spec.plan.streams:
             principal.require_stream(stream)
+        if planned.spec.plan.queries:
+            named = ", ".join(sorted(planned.spec.plan.queries))
+            raise Refused(
+                f"the query reads the results of {named}, and a trial reads streams alone: register it",
+                code="trial_reads_query",
+            )
         job = TrialJob(planned.plan, self._streams, self._tables, spec.rows, spec.limit, _SECONDS, _MEMORY)
         if self._waiting >= _MOST_WAITING:
             raise TooMany(
