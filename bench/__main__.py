@@ -14,7 +14,7 @@ from bench.optimizer import targets, watching
 from bench.outcome import Outcome
 from bench.recovery import recovery
 from bench.scheduling import classes, deadlines, decisions, isolation
-from bench.service import page, service
+from bench.service import page, service, sql
 from bench.simulation import agreement, simulator
 
 
@@ -41,6 +41,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "spark": Benchmark("what a generated row costs", spark.add_options, spark.run),
     "watching": Benchmark("what watching targets costs", watching.add_options, watching.run),
     "targets": Benchmark("targets kept in bursts, by an optimizer or not", targets.add_options, targets.run),
+    "sql": Benchmark("what a query as SQL costs until it runs", sql.add_options, sql.run),
     "service": Benchmark("the service over websockets", service.add_options, service.run),
 }
 

@@ -57,6 +57,13 @@ def test_engine_benchmark_prints_a_line_per_query(bench: None, capsys: pytest.Ca
     ]
 
 
+def test_sql_benchmark_compares_sql_with_plans() -> None:
+    metrics = json.loads(run_bench("sql", "--json", "--rounds", "2").stdout)
+    for query in ("select", "aggregate", "join"):
+        assert metrics[query]["validate_sql_ms"]["p50"] > metrics[query]["parse_ms"]["p50"] > 0
+    assert metrics["goal_ms"] == 15
+
+
 def test_profile_lists_the_functions_that_the_engine_calls(
     bench: None, capsys: pytest.CaptureFixture[str]
 ) -> None:

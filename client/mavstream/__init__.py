@@ -17,6 +17,7 @@ from mavstream._errors import (
     QueryFailed,
     Rejected,
     ServerProblem,
+    SqlError,
     Timeout,
     TooMany,
     TransportError,
@@ -26,6 +27,7 @@ from mavstream._feeding.feed import Feed
 from mavstream._plans.builder import Flow, Split, Table, Windowed, join, query, stream, table
 from mavstream._results.async_results import AsyncResults
 from mavstream._results.results import Results
+from mavstream._sql.results import SqlResults
 from mavstream._transport.retry import Retry
 from mavstream_protocol import InvalidObject, InvalidPlan, InvalidTuples, MavstreamError, Plan, Problem
 
@@ -61,6 +63,8 @@ __all__ = [
     "Retry",
     "ServerProblem",
     "Split",
+    "SqlError",
+    "SqlResults",
     "Table",
     "Timeout",
     "TooMany",

@@ -13,12 +13,15 @@ from mavstream._convert.documents import (
     QueryLike,
     StreamLike,
     query_document,
+    query_or_sql,
     stream_document,
     validation_document,
 )
 from mavstream._convert.tables import FieldsLike, TableLike, fields_text, table_body
 from mavstream._convert.tuples import Tuples, canonical
-from mavstream._errors import Invalid, NotFound
+from mavstream._errors import Invalid, NotFound, SqlError
+from mavstream._sql.results import SqlResults
+from mavstream._sql.talk import run_sql
 from mavstream._transport.http import exchange, fetch, fetch_all
 from mavstream._transport.retry import Retry
 from mavstream._transport.steps import Request, Talk, ask, quote
@@ -27,7 +30,7 @@ from mavstream_protocol.producer import encode_batch
 from mavstream_protocol.scheduling import SchedulerSettings, SchedulerTrace, SourceService
 from mavstream_protocol.tuples import encode_schema
 from mavstream_protocol.wire.optimizer import DecisionInfo, OptimizerInfo
-from mavstream_protocol.wire.plans import QueryPlan
+from mavstream_protocol.wire.plans import QueryPlan, QuerySql
 from mavstream_protocol.wire.qos import QosReport
 from mavstream_protocol.wire.resources import (
     PolicyInfo,
@@ -165,9 +168,16 @@ class Calls:
         """List the classes."""
         return fetch_all("/v1/classes", self.retry, QueryClass, {})
 
-    def submit(self, query: QueryLike, given: Mapping[str, Any]) -> Talk[QueryInfo]:
+    def submit(self, query: QueryLike | None, sql: str | None, given: Mapping[str, Any]) -> Talk[QueryInfo]:
         """Register a query."""
-        return self._post("/v1/queries", query_document(query, given), QueryInfo, once=True)
+        document = query_document(query_or_sql(query, sql), given)
+        try:
+            info: QueryInfo = yield from self._post("/v1/queries", document, QueryInfo, once=True)
+        except Invalid as error:
+            if sql is None or not any(one.line for one in error.problem.errors):
+                raise
+            raise SqlError.of(error.problem, sql) from None
+        return info
 
     def replace(self, name: str, query: QueryLike, given: Mapping[str, Any]) -> Talk[QueryInfo]:
         """Register a query under a name, or change the one that has it."""
@@ -176,9 +186,21 @@ class Calls:
         request = Request("PUT", f"/v1/queries/{quote(name)}", headers=_JSON, content=orjson.dumps(body))
         return fetch(request, self.retry, QueryInfo)
 
-    def validate(self, query: QueryLike, given: Mapping[str, Any]) -> Talk[Validation]:
+    def validate(
+        self, query: QueryLike | None, sql: str | None, given: Mapping[str, Any]
+    ) -> Talk[Validation]:
         """Validate a query without registering it."""
-        return self._post("/v1/queries/validate", validation_document(query, given), Validation)
+        document = validation_document(query_or_sql(query, sql), given)
+        return self._post("/v1/queries/validate", document, Validation)
+
+    def sql(self, script: str) -> Talk[SqlResults]:
+        """Run SQL statements."""
+        return run_sql(script, self.retry)
+
+    def query_sql(self, query: str) -> Talk[QuerySql]:
+        """Get a query's plan as SQL."""
+        request = Request("GET", f"/v1/queries/{quote(query)}/plan", params={"format": "sql"})
+        return fetch(request, self.retry, QuerySql)
 
     def try_query(self, query: QueryLike, rows: int, limit: int) -> Talk[TrialResult]:
         """Run a query on the last rows of its streams, without registering it."""

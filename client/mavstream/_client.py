@@ -16,6 +16,7 @@ from mavstream._feeding.feed import Feed
 from mavstream._feeding.producer import OnReject, Producer
 from mavstream._results.results import Results
 from mavstream._results.subscription import After, OnGap, Subscription
+from mavstream._sql.results import SqlResults
 from mavstream._transport.address import Address
 from mavstream._transport.blocking import BlockingTransport
 from mavstream._transport.retry import DEFAULT_RETRY, Retry
@@ -185,8 +186,9 @@ class Client:
 
     def submit(
         self,
-        query: QueryLike,
+        query: QueryLike | None = None,
         *,
+        sql: str | None = None,
         name: str | None = None,
         class_: str | None = None,
         qos: Any = None,
@@ -198,7 +200,7 @@ class Client:
         memory_limit: int | str | None = None,
         derive: bool | None = None,
     ) -> Query:
-        """Register a query: a flow, a plan, a specification, a dict, or a JSON or YAML file.
+        """Register a query: a flow, a plan, a specification, a dict, a JSON or YAML file, or `sql=`.
 
         Keyword arguments override the specification. A query without a name is named after its file, or by
         the server after the root of its plan. Raises Conflict if a given name is taken.
@@ -215,7 +217,7 @@ class Client:
             "memory_limit": memory_limit,
             "derive": derive,
         }
-        info = self._transport.run(self._calls.submit(query, given))
+        info = self._transport.run(self._calls.submit(query, sql, given))
         return Query(self, info.id, info.admission)
 
     def replace(
@@ -237,9 +239,19 @@ class Client:
         info = self._transport.run(self._calls.replace(name, query, parts))
         return Query(self, info.id, info.admission)
 
-    def validate(self, query: QueryLike, *, mode: str | None = None) -> Validation:
+    def validate(
+        self, query: QueryLike | None = None, *, sql: str | None = None, mode: str | None = None
+    ) -> Validation:
         """Return the schemas and paths of a query, or its errors, without starting it."""
-        return self._transport.run(self._calls.validate(query, {"mode": mode}))
+        return self._transport.run(self._calls.validate(query, sql, {"mode": mode}))
+
+    def sql(self, script: str) -> SqlResults:
+        """Run SQL statements, separated by semicolons, and return a result for each.
+
+        `CREATE TABLE ... AS FROM 'file'` reads the file here. A SELECT is checked, not run: register it with
+        `submit(sql=...)`. Raises SqlError at the first statement that fails; those before it took effect.
+        """
+        return self._transport.run(self._calls.sql(script))
 
     def try_query(self, query: QueryLike, *, rows: int = 1000, limit: int = 100) -> TrialResult:
         """Run a query on the last `rows` rows of its streams and return at most `limit` answers.
@@ -363,6 +375,11 @@ class Query:
     def plan(self) -> QueryPlan:
         """Return its plan as it runs: operators with states and capacities, paths, segments."""
         return self._client._transport.run(self._client._calls.query_plan(self.id))
+
+    def sql(self, *, running: bool = False) -> str:
+        """Return its plan as SQL, as it was registered, or with `running` as it runs now."""
+        found = self._client._transport.run(self._client._calls.query_sql(self.id))
+        return found.running if running and found.running is not None else found.sql
 
     def qos(self) -> QosReport:
         """Return its QoS targets with their measured values and states, and the actions taken for it."""

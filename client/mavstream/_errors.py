@@ -14,6 +14,7 @@ MavstreamError
         TooMany             a limit is reached (429)
         ServerProblem       the server cannot do it now (5xx)
         Rejected            rows of a feed were refused
+        SqlError            an SQL statement was refused, with its line and column
     GapFound                rows of a query's results are no longer kept; `gap` says which
     QueryFailed             a query has ended because it failed
     CannotStart             a server for tests did not start
@@ -22,13 +23,20 @@ MavstreamError
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from http import HTTPStatus
+from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
+from mavstream._sql.pointing import pointed
+from mavstream._sql.results import SqlResults
 from mavstream_protocol import MavstreamError, Problem
 from mavstream_protocol.wire.feed import CloseCode
 from mavstream_protocol.wire.results import Gap
+
+if TYPE_CHECKING:
+    from mavstream_protocol.wire.sql import SqlResult
 
 
 class TransportError(MavstreamError):
@@ -105,6 +113,62 @@ class Rejected(ProblemError):
         self.rows = rows
 
 
+class SqlError(ProblemError):
+    """An SQL statement was refused; as text, it shows the line with a caret under the column.
+
+    `problem.status` and `code` say what kind of error it is: 422 for SQL that is wrong, 409 for a conflict,
+    403 for a statement that the token does not allow.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        sql: str,
+        results: Sequence[SqlResult] = (),
+        number: int = 1,
+        line: int | None = None,
+        column: int | None = None,
+    ) -> None:
+        super().__init__(problem)
+        self.sql = sql
+        """The text that was run."""
+        self.results = SqlResults(results)
+        """Of the statements before it, which took effect."""
+        self.number = number
+        """The number of the statement, from 1."""
+        self.line = line
+        self.column = column
+
+    @classmethod
+    def of(
+        cls,
+        problem: Problem,
+        sql: str,
+        done: Sequence[SqlResult] = (),
+        before: int = 0,
+        start: tuple[int, int] | None = None,
+    ) -> SqlError:
+        """Return the error for a problem; `done` and `before` are the results and the number before it.
+
+        `start` is the place of the statement, for errors without one.
+        """
+        failed = getattr(problem, "failed", None)
+        places = [(one.line, one.column) for one in (*problem.errors, failed) if one is not None and one.line]
+        line, column = [*places, start or (None, None)][0]
+        results = (*done, *getattr(problem, "results", ()))
+        return cls(problem, sql, results, before + (failed.number if failed else 1), line, column)
+
+    def __str__(self) -> str:
+        located = [one.detail for one in self.problem.errors if one.line]
+        lines = ["; ".join(located) or self.problem.detail]
+        if self.line is not None and self.column is not None:
+            lines.append(pointed(self.sql, self.line, self.column))
+        if self.number > 1:
+            count = self.number - 1
+            lines.append(f"the {'statement' if count == 1 else f'{count} statements'} before it took effect")
+        return "\n".join(lines)
+
+
 class GapFound(MavstreamError):
     """Rows of a query's results are missing; reading on continues behind the gap."""
 
@@ -164,7 +228,7 @@ def problem_error(problem: Problem) -> ProblemError:
 def answer_error(status: int, content: bytes) -> ProblemError:
     """Return the error for an HTTP answer that is not a success."""
     try:
-        return problem_error(Problem.model_validate_json(content))
+        return problem_error(_problem_kind(content).model_validate_json(content))
     except ValidationError:
         pass
     # Not from a MavStream server: a proxy, or another server.
@@ -172,6 +236,15 @@ def answer_error(status: int, content: bytes) -> ProblemError:
     text = content[:200].decode(errors="replace").strip()
     detail = f"the server answered {status} {title}" + (f": {text}" if text else "")
     return problem_error(Problem(title=title, status=status, code=f"http_{status}", detail=detail))
+
+
+def _problem_kind(content: bytes) -> type[Problem]:
+    """Return the model of a problem: that of a script of SQL has the results of its statements."""
+    if b'"failed"' not in content:
+        return Problem
+    from mavstream_protocol.wire.sql import SqlProblem
+
+    return SqlProblem
 
 
 def refusal_of(lost: ConnectionLost) -> ProblemError | None:

@@ -34,7 +34,7 @@ def run_page() -> tuple[list[Statement], Catalog]:
 def test_the_statements_of_the_page_are_valid() -> None:
     statements, _ = run_page()
     assert len(statements) > 30
-    assert len({type(statement) for statement in statements}) == 12
+    assert len({type(statement) for statement in statements}) == 13
 
 
 def test_the_python_of_the_page_prints_the_shown_output() -> None:

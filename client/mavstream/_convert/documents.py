@@ -62,10 +62,19 @@ def stream_document(spec: StreamLike | None, given: Mapping[str, Any]) -> dict[s
     return {**({} if spec is None else _as_dict(spec)), **given}
 
 
+def query_or_sql(query: QueryLike | None, sql: str | None) -> QueryLike:
+    """Return the query that was given in one of two ways; raises InvalidObject unless one was."""
+    if (query is None) == (sql is None):
+        got = "both" if sql is not None else "neither"
+        detail = f"expected a query or sql=, got {got}"
+        raise InvalidObject([ProblemItem(pointer="sql", code="query_or_sql", detail=detail)])
+    return query if query is not None else {"sql": sql}
+
+
 def query_document(query: QueryLike, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the request for a query; a file gives it its name, others get one on the server."""
     data = validation_document(query, {})
-    if "plan" not in data:
+    if "plan" not in data and "sql" not in data:
         data = {"plan": data}
     data |= {name.rstrip("_"): _plain(value) for name, value in given.items() if value is not None}
     if (name := _file_name(query)) is not None:

@@ -13,11 +13,12 @@ from typing import Annotated
 
 import typer
 
-from mavstream._errors import ProblemError, TransportError
+from mavstream._errors import ProblemError, SqlError, TransportError
 from mavstream.cli import classes, optimizer, producers, queries, scheduling, streams, tables, tokens
 from mavstream.cli.assembly import AssembledGroup
 from mavstream.cli.output import complain, show_fields, show_json
 from mavstream.cli.session import Output, OutputOption, Session, client_of
+from mavstream.cli.sql.command import run_sql
 from mavstream_protocol import InvalidObject, MavstreamError
 
 app = typer.Typer(
@@ -37,6 +38,7 @@ app.add_typer(scheduling.scheduler, name="scheduler")
 app.add_typer(optimizer.app, name="optimizer")
 app.add_typer(tokens.app, name="token")
 app.command("policies")(scheduling.list_policies)
+app.command("sql")(run_sql)
 
 
 @app.command("info")
@@ -105,6 +107,8 @@ def _report(error: MavstreamError) -> int:
         case TransportError():
             complain(str(error))
             return 3
+        case SqlError():
+            complain(str(error))
         case ProblemError():
             items = error.problem.errors
             complain(f"{error.problem.title} ({error.code})" if items else str(error), items)

@@ -8,7 +8,12 @@ from __future__ import annotations
 
 from mavstream_protocol.sql.named_sources import named_sources
 from mavstream_protocol.sql.planner.builder import Catalog
-from mavstream_protocol.sql.statement_parser import parse_select, parse_statement, split_statements
+from mavstream_protocol.sql.statement_parser import (
+    parse_select,
+    parse_statement,
+    split_statements,
+    statement_spans,
+)
 from mavstream_protocol.sql.statements import Statement
 from mavstream_protocol.sql.writer import plan_to_sql
 
@@ -20,4 +25,5 @@ __all__ = [
     "parse_statement",
     "plan_to_sql",
     "split_statements",
+    "statement_spans",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from mavstream_protocol.classes import QueryClass
@@ -24,9 +24,11 @@ from mavstream_protocol.sql.planner.builder import Catalog
 from mavstream_protocol.sql.planner.queries import read_query
 from mavstream_protocol.sql.source import SqlSource
 from mavstream_protocol.sql.statements import (
+    AddColumn,
     CreateClass,
     CreateQuery,
     CreateStream,
+    CreateTable,
     Describe,
     Drop,
     Explain,
@@ -39,8 +41,27 @@ from mavstream_protocol.sql.statements import (
     Statement,
 )
 from mavstream_protocol.sql.tokens import NUMBER, tokenize
-from mavstream_protocol.streams import StreamSpec
+from mavstream_protocol.streams import FieldSpec, StreamSpec
+from mavstream_protocol.tables import TableFields
 
+# What users of other systems write, and what says the same here.
+_FOREIGN_KINDS = {
+    "view": "a view that is maintained is a query here; write CREATE QUERY name AS SELECT",
+    "materialized": "a view that is maintained is a query here; write CREATE QUERY name AS SELECT",
+    "source": "a source is a stream here; write CREATE STREAM name (column type, ...)",
+    "sink": "results are subscribed; write CREATE QUERY name AS SELECT, and read its results",
+    "index": "tables are indexed by themselves, for the joins that read them; leave it out",
+}
+_FOREIGN_STATEMENTS = {
+    "update": "rows of a stream are never changed; append new ones with INSERT INTO",
+    "delete": "rows of a stream are never changed; WITH (retention = '1h') removes old ones",
+    "truncate": "rows of a stream are never changed; WITH (retention = '1h') removes old ones",
+    "begin": "there are no transactions; leave it out, each statement takes effect by itself",
+    "commit": "there are no transactions; leave it out, each statement takes effect by itself",
+    "stop": "write PAUSE QUERY name, or DROP QUERY name",
+    "desc": "write DESCRIBE name",
+    "use": "there is one namespace; leave it out",
+}
 _PLURALS = {"streams": "stream", "tables": "table", "queries": "query", "classes": "class"}
 
 
@@ -62,21 +83,25 @@ def parse_statement(text: str, catalog: Catalog) -> Statement:
     return statement
 
 
+def statement_spans(text: str) -> Iterator[tuple[int, int]]:
+    """Yield where the statements of a script start and end, without semicolons; raises InvalidSql."""
+    start = None
+    for token in tokenize(SqlSource(text)):
+        if start is not None and (token.sign == ";" or token.kind == "end"):
+            yield start, start + len(text[start : token.start].rstrip())
+            start = None
+        elif start is None and token.sign != ";" and token.kind != "end":
+            start = token.start
+
+
 def split_statements(text: str) -> Iterator[str]:
     """Yield the statements of a script, which semicolons separate; raises InvalidSql.
 
     Each has as many lines in front as in the script, so that errors name the right ones.
     """
-    source = SqlSource(text)
-    start = None
-    for token in tokenize(source):
-        if start is not None and (token.sign == ";" or token.kind == "end"):
-            lines = text.count("\n", 0, start)
-            column = start - (text.rfind("\n", 0, start) + 1)
-            yield "\n" * lines + " " * column + text[start : token.start].rstrip()
-            start = None
-        elif start is None and token.sign != ";" and token.kind != "end":
-            start = token.start
+    for start, end in statement_spans(text):
+        column = start - (text.rfind("\n", 0, start) + 1)
+        yield "\n" * text.count("\n", 0, start) + " " * column + text[start:end]
 
 
 class _StatementParser:
@@ -90,6 +115,7 @@ class _StatementParser:
             "with": lambda: SelectRows(self._query()),
             "explain": self._explain,
             "create": self._create,
+            "alter": self._alter,
             "insert": lambda: read_insert(cursor, catalog),
             "show": self._show,
             "describe": self._describe,
@@ -106,6 +132,7 @@ class _StatementParser:
             return SelectRows(self._query())
         reader = self._readers.get(cursor.token.word)
         if reader is None:
+            self._refuse_foreign(_FOREIGN_STATEMENTS)
             raise cursor.misplaced(*(word.upper() for word in self._readers))
         return reader()
 
@@ -122,20 +149,26 @@ class _StatementParser:
         cursor = self._cursor
         start = cursor.take().start
         replace = cursor.accept("or", "replace")
-        kinds = ("query",) if replace else ("stream", "class", "query")
-        if cursor.at_words("table"):
-            raise cursor.source.error(
-                "unsupported_syntax",
-                "stored tables are made from files, not with CREATE TABLE; upload the rows instead",
-                cursor.token.start,
-                cursor.token.end,
-            )
-        kind = cursor.one_of(*kinds)
-        if kind == "stream":
-            name = cursor.name("the name of a stream")
-            derived = cursor.token.sign != "("
-            return self._create_derived(start, name) if derived else self._create_stream(start, name)
-        return self._create_class(start) if kind == "class" else self._create_query(start, replace)
+        self._refuse_foreign(_FOREIGN_KINDS)
+        kind = cursor.one_of(
+            *(("query", "class", "table") if replace else ("stream", "class", "query", "table"))
+        )
+        match kind:
+            case "stream":
+                name = cursor.name("the name of a stream")
+                derived = cursor.token.sign != "("
+                return self._create_derived(start, name) if derived else self._create_stream(start, name)
+            case "class":
+                return self._create_class(start, replace)
+            case "table":
+                return self._create_table(start, replace)
+        return self._create_query(start, replace)
+
+    def _refuse_foreign(self, foreign: Mapping[str, str]) -> None:
+        """Raise InvalidSql for a word of other systems, with what to write here."""
+        token = self._cursor.token
+        if token.word in foreign:
+            raise self._cursor.source.error("unsupported_syntax", foreign[token.word], token.start, token.end)
 
     def _create_derived(self, start: int, name: Name) -> CreateQuery:
         """Read `CREATE STREAM name [WITH (...)] AS SELECT ...`: a query whose results are a stream."""
@@ -193,7 +226,7 @@ class _StatementParser:
             raise cursor.source.error("invalid_watermark", detail, snippet.start, snippet.end)
         return {"event_time": name.value, "lateness": format_duration(lateness)}
 
-    def _create_class(self, start: int) -> CreateClass:
+    def _create_class(self, start: int, replace: bool) -> CreateClass:
         cursor = self._cursor
         data: dict[str, Any] = {"name": cursor.name("the name of a class").value}
         if cursor.accept("priority"):
@@ -201,7 +234,49 @@ class _StatementParser:
                 raise cursor.misplaced("a whole number from 1 to 1000")
             data["priority"] = int(cursor.take().value)
         options = read_options(cursor, CLASS_OPTIONS)
-        return CreateClass(checked(QueryClass, data, options, cursor, start))
+        return CreateClass(checked(QueryClass, data, options, cursor, start), replace)
+
+    def _create_table(self, start: int, replace: bool) -> CreateTable:
+        """Read `CREATE TABLE rooms [(room string, floor int NULL)] AS FROM 'rooms.csv'`."""
+        cursor = self._cursor
+        name = cursor.name("the name of a table")
+        fields: list[dict[str, Any]] = []
+        if cursor.accept_sign("("):
+            fields.append(self._column())
+            while cursor.accept_sign(","):
+                fields.append(self._column())
+            cursor.expect_sign(")")
+        if not cursor.accept("as"):
+            raise cursor.misplaced("AS FROM 'file.csv'")
+        if any(map(cursor.at_words, ("select", "with", "values"))):
+            raise cursor.source.error(
+                "unsupported_syntax",
+                f"a stored table is made from a file, not a query; write {name.value} AS FROM 'file.csv'",
+                cursor.token.start,
+                cursor.token.end,
+            )
+        if not cursor.accept("from"):
+            raise cursor.misplaced("FROM 'file.csv'")
+        file = cursor.text("a file in quotes, such as 'rooms.csv'").value
+        given = checked(TableFields, {"fields": fields}, (), cursor, start).fields if fields else None
+        return CreateTable(name.value, given, file, replace)
+
+    def _alter(self) -> AddColumn:
+        """Read `ALTER STREAM name ADD COLUMN column type NULL`."""
+        cursor = self._cursor
+        start = cursor.take().start
+        cursor.expect("stream")
+        name = cursor.name("the name of a stream")
+        cursor.expect("add", "column")
+        field = checked(FieldSpec, self._column(), (), cursor, start)
+        if not field.nullable:
+            raise cursor.source.error(
+                "column_not_null",
+                f"rows that are stored already have no `{field.name}`; write NULL behind its type",
+                start,
+                cursor.last_end,
+            )
+        return AddColumn(name.value, field)
 
     def _create_query(self, start: int, replace: bool) -> CreateQuery:
         cursor = self._cursor

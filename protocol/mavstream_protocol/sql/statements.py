@@ -8,7 +8,7 @@ from enum import StrEnum
 from mavstream_protocol.classes import QueryClass
 from mavstream_protocol.plans.plan import Plan
 from mavstream_protocol.queries import QuerySpec
-from mavstream_protocol.streams import StreamSpec
+from mavstream_protocol.streams import FieldSpec, StreamSpec
 
 Value = int | float | bool | str | None
 """A constant in a row of INSERT; timestamps are text."""
@@ -46,9 +46,11 @@ class CreateStream:
 
 @dataclass(frozen=True, slots=True)
 class CreateClass:
-    """`CREATE CLASS name PRIORITY 6`."""
+    """`CREATE [OR REPLACE] CLASS name PRIORITY 6`."""
 
     query_class: QueryClass
+    replace: bool = False
+    """Whether a class of this name is replaced: `CREATE OR REPLACE CLASS`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,29 @@ class CreateQuery:
 
     spec: QuerySpec
     replace: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTable:
+    """`CREATE [OR REPLACE] TABLE name [(column type [NULL], ...)] AS FROM 'rooms.csv'`.
+
+    The client reads the file.
+    """
+
+    name: str
+    fields: tuple[FieldSpec, ...] | None
+    """None if they follow from the rows."""
+    file: str
+    replace: bool
+    """Whether the rows become a new version of a table that is there."""
+
+
+@dataclass(frozen=True, slots=True)
+class AddColumn:
+    """`ALTER STREAM name ADD COLUMN column type NULL`."""
+
+    stream: str
+    field: FieldSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +146,8 @@ Statement = (
     | CreateStream
     | CreateClass
     | CreateQuery
+    | CreateTable
+    | AddColumn
     | InsertRows
     | Show
     | Describe

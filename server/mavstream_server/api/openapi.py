@@ -13,6 +13,7 @@ from starlette.responses import JSONResponse
 from mavstream_protocol.errors import Problem
 from mavstream_protocol.wire.feed import from_producer, to_producer
 from mavstream_protocol.wire.results import to_subscriber
+from mavstream_protocol.wire.sql import SqlProblem
 from mavstream_server.api.problems import MEDIA_TYPE, documented
 
 DESCRIPTION = """\
@@ -30,6 +31,7 @@ TAGS = [
     {"name": "streams", "description": "Streams of rows: register, feed, complete and remove them."},
     {"name": "tables", "description": "Stored tables that queries join with streams; replaced as a whole."},
     {"name": "queries", "description": "Continuous queries with their plans, results and QoS targets."},
+    {"name": "sql", "description": "SQL statements, which do what the other routes do."},
     {"name": "classes", "description": "Groups of queries with the same priority."},
     {
         "name": "scheduling",
@@ -68,6 +70,7 @@ def document(app: FastAPI) -> dict[str, Any]:
         for unused in ("HTTPValidationError", "ValidationError"):
             schemas.pop(unused, None)
         _add(schemas, "Problem", Problem.model_json_schema(ref_template=_REF))
+        _add(schemas, "SqlProblem", SqlProblem.model_json_schema(ref_template=_REF))
         for name, messages in _MESSAGES.items():
             _add(schemas, name, messages.json_schema(ref_template=_REF))
         made["components"]["securitySchemes"] = {"bearer": {"type": "http", "scheme": "bearer"}}

@@ -242,6 +242,8 @@ def problem_of(error: MavstreamError) -> Problem:
     status = getattr(error, "status", None)
     if isinstance(error, InvalidObject):
         return error.problem(422 if status is None else status)
+    if isinstance(error, ServiceError):
+        return error.problem()
     detail = getattr(error, "detail", None) or str(error)
     code = status or 422
     title = getattr(error, "title", None) or HTTPStatus(code).phrase

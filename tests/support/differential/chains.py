@@ -137,7 +137,7 @@ class ChainRun:
             def appended(id_: str = _id(link.name)) -> None:
                 self.engine.chains.appended(id_)
 
-            sink = ResultLogSink(writer, plan.schema.names, 1, appended)
+            sink = ResultLogSink(writer, plan.schema.names, 1, appended=appended)
             request = QueryRequest(_id(link.name), plan, earliest=True)
             self.queries.append(self.engine.start(request, sink, saved.get(link.name)))
             reader = ResultReader(path)

@@ -88,7 +88,7 @@ def _shown(statement: Statement) -> str:
 def _plain(value: Any) -> Any:
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json", exclude_defaults=True, by_alias=True)
-    return value
+    return [_plain(one) for one in value] if isinstance(value, tuple) else value
 
 
 def _plan_lines(plan: Plan) -> Iterator[str]:

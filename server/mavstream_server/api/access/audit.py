@@ -20,7 +20,8 @@ from mavstream_server.core.principal import Principal
 _FILE_BYTES = 16 << 20
 _FILES = 5
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})
-_REFUSED = frozenset({401, 403, 421, 429})
+REFUSED = frozenset({401, 403, 421, 429})
+"""Statuses that are recorded of reads, too."""
 _LONGEST_PATH = 500
 OBJECT = "mavstream.object"
 """Key of a request's scope: the path of its object by id, where the request may name it otherwise."""
@@ -91,7 +92,7 @@ class Audit:
             await self.app(scope, receive, noting)
         finally:
             appended = scope["path"].endswith("/tuples") and status < 400
-            if status in _REFUSED or (scope["method"] not in _READS and not appended):
+            if status in REFUSED or (scope["method"] not in _READS and not appended):
                 made = headers.get(b"location", b"").decode(errors="replace") or None
                 self._record(scope["method"], scope, made=made, status=status, code=_code(body))
 

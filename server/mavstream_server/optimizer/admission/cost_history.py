@@ -12,7 +12,7 @@ from mavstream_server.core.metrics import OperatorMetrics
 from mavstream_server.optimizer.admission.load import Arrivals
 from mavstream_server.planning.rewriting.costing.knowledge import DerivedKnowledge, PooledKnowledge
 from mavstream_server.planning.rewriting.costing.metrics import PlanMetrics
-from mavstream_server.planning.rewriting.costing.model import CostModel
+from mavstream_server.planning.rewriting.costing.model import Assessment, CostModel
 from mavstream_server.scheduling.statistics import Statistics
 
 CALL_NS = 10_000.0
@@ -65,8 +65,7 @@ class CostHistory:
         """Estimate the demand of a new query, given the arrival rates of its streams."""
         read = [arrivals.get(source.stream, Arrivals(0.0, 0.0)) for source in plan.sources]
         rows, turns = sum(one.rows for one in read), sum(min(one.frames, one.rows) for one in read)
-        rates = {source.stream: one.rows for source, one in zip(plan.sources, read, strict=True)}
-        assessed = self._model(plan, PlanMetrics(rates)).assess(plan)
+        assessed = self.operators(plan, arrivals)
         least = turns * CALL_NS
         works = [
             *assessed.works.values(),
@@ -77,6 +76,12 @@ class CostHistory:
         return Demand(
             rows, turns, sum(max(work, least) for work in works) / 1e9, assessed.memory, 8.0 * width
         )
+
+    def operators(self, plan: TypedPlan, arrivals: Mapping[str, Arrivals]) -> Assessment:
+        """Estimate the rows and the work per second of each operator of a new query."""
+        none = Arrivals(0.0, 0.0)
+        rates = {source.stream: arrivals.get(source.stream, none).rows for source in plan.sources}
+        return self._model(plan, PlanMetrics(rates)).assess(plan)
 
     def without_conditions(self) -> CostHistory:
         """Return a small copy that knows the costs of operators, but not the selectivities of conditions."""

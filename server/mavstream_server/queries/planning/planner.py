@@ -96,6 +96,13 @@ class QueryPlanner:
         catalog = self._read_by(spec.plan)
         return await self._apart(validation.type_plan, spec, catalog.streams, catalog.tables)
 
+    async def explain(self, plan: Plan) -> work.Explanation:
+        """Assess the operators of a plan; raises InvalidQuery, TooMany, NotReady."""
+        data = {"name": "query", "plan": plan.model_dump(mode="json", exclude_unset=True)}
+        if not is_large(data):
+            return work.explain(self._small_job(data, alone=False))
+        return await self._apart(work.explain, await self._large_job(data, alone=False))
+
     async def statement(self, text: str) -> Statement:
         """Parse an SQL statement over the streams and tables; raises InvalidSql, TooMany, NotReady."""
         if not is_large(text):

@@ -19,9 +19,13 @@ from mavstream_protocol.typed_plan import StreamShape, TypedPlan
 from mavstream_protocol.wire.resources import Validation
 from mavstream_server.optimizer.admission.cost_history import CostHistory
 from mavstream_server.optimizer.admission.load import Arrivals
+from mavstream_server.planning.rewriting.costing.model import Assessment
 from mavstream_server.queries.planning import validation
 from mavstream_server.queries.planning.applicant import Applicant, applicant_of
 from mavstream_server.queries.planning.json_body import parsed
+
+_ASSUMED = Arrivals(rows=1000.0, frames=10.0)
+"""What is assumed of streams without rows, so that operators can be compared."""
 
 
 class Planned(NamedTuple):
@@ -52,6 +56,28 @@ def plan(job: Job) -> Planned:
     data = parsed(job.data)
     spec, typed = validation.plan_query(data, job.streams, job.has_class, job.tables, alone=job.alone)
     return Planned(spec, typed, applicant_of(spec, typed, job.costs, job.rates))
+
+
+class Explanation(NamedTuple):
+    """A query with what its operators are expected to do."""
+
+    spec: QuerySpec
+    plan: TypedPlan
+    applicant: Applicant | None
+    assessment: Assessment
+    assumed_rate: float | None
+    """Rows per second that were assumed of each stream, since none arrive now."""
+
+
+def explain(job: Job) -> Explanation:
+    """Check, type and assess a query and its operators; raises InvalidQuery."""
+    spec, typed, applicant = plan(job)
+    arrivals, assumed = job.rates, None
+    if not any(one.rows for one in arrivals.values()):
+        assumed = _ASSUMED.rows
+        arrivals = {source.stream: _ASSUMED for source in typed.sources}
+    assessment = (job.costs or CostHistory()).operators(typed, arrivals)
+    return Explanation(spec, typed, applicant, assessment, assumed)
 
 
 def check(job: Job) -> tuple[bytes, Applicant | None]:

@@ -1,0 +1,1 @@
+"""SQL statements: sent to a server, or executed here where they read files."""

@@ -1,0 +1,1 @@
+"""SQL statements: each does what a route does, with its roles, owners, quotas and audit."""
