@@ -7,9 +7,10 @@ COPY protocol protocol
 COPY client client
 COPY server server
 COPY feeder feeder
+COPY page page
 COPY spark spark
 COPY experiments experiments
-ARG EXTRAS=server
+ARG EXTRAS=server,page
 RUN /opt/mavstream/bin/pip install --no-cache-dir --disable-pip-version-check ".[${EXTRAS}]"
 
 FROM python:3.11-slim
@@ -24,7 +25,7 @@ ENV PATH=/opt/mavstream/bin:$PATH PYTHONUNBUFFERED=1
 USER mavstream
 WORKDIR /data
 VOLUME /data
-EXPOSE 8000
+EXPOSE 8000 8001
 ENTRYPOINT ["mavstream"]
 # Loopback inside the container only. To be reached from outside it needs --host 0.0.0.0 and tokens.
 CMD ["serve", "--data", "/data"]

@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: install demo test test-long lint bench attack chaos clean
+.PHONY: install demo screenshots test test-long lint bench attack chaos clean
 
 install: $(STAMP)
 
@@ -15,6 +15,10 @@ $(STAMP): pyproject.toml
 
 demo: install
 	$(BIN)/mavstream demo $(DEMO_ARGS)
+
+# Pictures of the page during the demo, into docs/images/page.
+screenshots: install
+	$(BIN)/python docs/images/screenshots.py
 
 test: install
 	$(BIN)/python -m pytest -n auto -m "not long" $(PYTEST_ARGS)

@@ -14,7 +14,7 @@ from bench.optimizer import targets, watching
 from bench.outcome import Outcome
 from bench.recovery import recovery
 from bench.scheduling import classes, deadlines, decisions, isolation
-from bench.service import service, sql
+from bench.service import page, service, sql
 from bench.simulation import agreement, simulator
 
 
@@ -34,6 +34,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "decisions": Benchmark("what a scheduling decision costs", decisions.add_options, decisions.run),
     "feeder": Benchmark("whether the feeder keeps time, and how fast it is", feeder.add_options, feeder.run),
     "isolation": Benchmark("an important class beside an overload", isolation.add_options, isolation.run),
+    "page": Benchmark("what the browser page costs", page.add_options, page.run),
     "recovery": Benchmark("recovery from a kill, cost of checkpoints", recovery.add_options, recovery.run),
     "sharing": Benchmark("queries with a prefix in common", sharing.add_options, sharing.run),
     "simulator": Benchmark("tuples per second of the simulator", simulator.add_options, simulator.run),

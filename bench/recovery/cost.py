@@ -36,7 +36,7 @@ def cost(loads: Sequence[Load], interval: str, steady: tuple[float, float]) -> d
         latencies = loaded.latencies(begin, end)
         return {
             "state_mb": round(state_mb),
-            "burst_tuples_per_s": round(_burst_rate(loaded, end)),
+            "burst_tuples_per_s": round(burst_rate(loaded, end)),
             "engine_cores": round(float(used[0]) / (end - begin), 4),
             "writer_cores": round(float(used[1]) / (end - begin), 4),
             **{f"important_p{p}_ms": round(float(np.percentile(latencies, p)), 3) for p in (50, 99)},
@@ -51,7 +51,7 @@ def _times(pid: int) -> np.ndarray:
     return np.array([time.clock_gettime(cpu_clock(pid)), children])
 
 
-def _burst_rate(loaded: LoadedServer, end: float) -> float:
+def burst_rate(loaded: LoadedServer, end: float) -> float:
     """Return the tuples of the burst per second, from their due time to the last answer of all."""
     last, rows = 0, 0
     for load, ids in zip(loaded.loads, loaded.ids, strict=True):

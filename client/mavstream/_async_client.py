@@ -38,6 +38,7 @@ from mavstream_protocol.wire.resources import (
     Validation,
 )
 from mavstream_protocol.wire.results import OnLag
+from mavstream_protocol.wire.trials import TrialResult
 
 
 class AsyncClient:
@@ -251,6 +252,13 @@ class AsyncClient:
         `submit(sql=...)`. Raises SqlError at the first statement that fails; those before it took effect.
         """
         return await self._transport.run(self._calls.sql(script))
+
+    async def try_query(self, query: QueryLike, *, rows: int = 1000, limit: int = 100) -> TrialResult:
+        """Run a query on the last `rows` rows of its streams and return at most `limit` answers.
+
+        Nothing is registered. `query` is what `submit` takes; SQL is `{"sql": "SELECT ..."}`.
+        """
+        return await self._transport.run(self._calls.try_query(query, rows, limit))
 
     async def queries(self, state: str | None = None) -> list[QueryInfo]:
         """Return all queries, or those in a state."""

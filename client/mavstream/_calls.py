@@ -43,6 +43,7 @@ from mavstream_protocol.wire.resources import (
     TableInfo,
     Validation,
 )
+from mavstream_protocol.wire.trials import TrialResult
 
 _JSON = {"Content-Type": "application/json"}
 _ANYTHING: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any])
@@ -200,6 +201,14 @@ class Calls:
         """Get a query's plan as SQL."""
         request = Request("GET", f"/v1/queries/{quote(query)}/plan", params={"format": "sql"})
         return fetch(request, self.retry, QuerySql)
+
+    def try_query(self, query: QueryLike, rows: int, limit: int) -> Talk[TrialResult]:
+        """Run a query on the last rows of its streams, without registering it."""
+        document = validation_document(query, {})
+        plan = {"plan": document} if "nodes" in document else document
+        body = {key: value for key, value in plan.items() if key in ("plan", "sql")}
+        body |= {"rows": rows, "limit": limit}
+        return self._post("/v1/queries/try", body, TrialResult)
 
     def queries(self, state: str | None) -> Talk[list[QueryInfo]]:
         """List the queries, or those in a state."""

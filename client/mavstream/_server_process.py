@@ -20,7 +20,7 @@ _POLL = 0.01
 
 
 class ServerProcess:
-    """`mavstream serve` on a free port, and its log.
+    """`mavstream serve` on a free port, and its log; without the browser page, unless asked for.
 
     Environment variables of the server (`MAVSTREAM_...`) are not inherited; `env` sets them.
     """
@@ -39,7 +39,7 @@ class ServerProcess:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=self._log,
-            env={**others, **(env or {})},
+            env={**others, "MAVSTREAM_PAGE": "false", **(env or {})},
         )
 
     @property

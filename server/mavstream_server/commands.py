@@ -29,6 +29,19 @@ def serve(
         str | None, typer.Option(help="Address to listen on; all but loopback addresses require tokens.")
     ] = None,
     port: Annotated[int | None, typer.Option(help="TCP port to listen on; 0 selects a free port.")] = None,
+    page: Annotated[
+        bool | None,
+        typer.Option("--page/--no-page", help="Whether to serve the browser page, in a process of its own."),
+    ] = None,
+    page_port: Annotated[
+        int | None, typer.Option(help="TCP port of the browser page; by default the one after --port.")
+    ] = None,
+    page_url: Annotated[
+        str | None,
+        typer.Option(
+            help="Where browsers find the page, such as https://streams.example.org, behind a proxy."
+        ),
+    ] = None,
     tokens_file: Annotated[
         Path | None, typer.Option(help="File with one ROLE:TOKEN per line (or use MAVSTREAM_TOKENS).")
     ] = None,

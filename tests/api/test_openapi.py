@@ -19,7 +19,8 @@ ROUTES = """
     DELETE /v1/classes/{name}         PUT /v1/queries/{id}
     GET /v1/classes                   POST /v1/queries             GET /v1/queries
     GET /v1/queries/{id}              PATCH /v1/queries/{id}       DELETE /v1/queries/{id}
-    POST /v1/queries/validate         GET /v1/queries/{id}/plan    GET /v1/queries/{id}/results
+    POST /v1/queries/try              POST /v1/queries/validate    GET /v1/queries/{id}/plan
+    GET /v1/queries/{id}/results
     GET /v1/queries/{id}/qos          GET /v1/policies             GET /v1/scheduler
     PUT /v1/scheduler                 GET /v1/plan                 GET /v1/stats
     GET /v1/info                      GET /v1/feed                 GET /livez

@@ -16,6 +16,7 @@ KNOWN = {
     "check": ("server", "Check and repair the data directory of a stopped server."),
     "feed": ("feeder", "Feed streams from files."),
     "demo": ("server", "Run a demo: 21 queries in three classes."),
+    "page": ("page", "Serve the browser page of a server."),
     "simulate": ("server", "Simulate scheduling policies on a workload."),
     "data": ("spark", "Generate, convert and check datasets with Spark."),
     "experiments": ("server", "Run the experiments of the papers on the simulator."),

@@ -15,6 +15,7 @@ from mavstream_protocol.plans.plan import Plan
 from mavstream_protocol.qos import QosSpec
 from mavstream_protocol.queries import QuerySpec
 from mavstream_protocol.streams import DerivedStreamSpec, FieldSpec, StreamSpec
+from mavstream_protocol.tokens import Role
 from mavstream_protocol.wire.delivery import CheckpointInfo, QueryDelivery
 from mavstream_protocol.wire.results import GapReason
 
@@ -327,3 +328,5 @@ class ServerInfo(BaseModel):
     delivery: str
     limits: dict[str, int]
     engines: int
+    role: Role = Role.ADMIN
+    """What the token of this request may do; without tokens everything."""

@@ -23,6 +23,7 @@ from mavstream_server.api.auth import Auth, KnownTokens
 from mavstream_server.api.bodies import check_body
 from mavstream_server.api.limits import Connections, Limits
 from mavstream_server.api.openapi import DESCRIPTION, TAGS, document, show_document
+from mavstream_server.api.page import add_page
 from mavstream_server.api.problems import HANDLERS
 from mavstream_server.api.routers import (
     classes,
@@ -91,6 +92,8 @@ def create_app(settings: Settings, child: EngineChild | None = None) -> FastAPI:
         lifespan=lifespan,
         generate_unique_id_function=lambda route: route.name,
         redirect_slashes=False,
+        docs_url=None,
+        redoc_url=None,
         exception_handlers=HANDLERS,
         dependencies=[Depends(check_body)],
         middleware=[
@@ -101,6 +104,7 @@ def create_app(settings: Settings, child: EngineChild | None = None) -> FastAPI:
             Middleware(KnownTokens, auth=auth, usage=usage),
         ],
     )
+    add_page(app, settings)
     for router in ROUTERS:
         app.include_router(router)
     app.openapi = lambda: document(app)  # type: ignore[method-assign]

@@ -77,7 +77,9 @@ def document(app: FastAPI) -> dict[str, Any]:
         for path, operations in made["paths"].items():
             for method, operation in operations.items():
                 _add_problems(path, method, operation)
-        made["paths"]["/v1/feed"]["get"]["responses"] |= documented(426)
+        # Keys as text, as FastAPI writes them: readers refuse a key that occurs twice.
+        feed = made["paths"]["/v1/feed"]["get"]["responses"]
+        feed |= {str(status): answer for status, answer in documented(426).items()}
         for (method, path, status), parameter in _CREATIONS.items():
             made["paths"][path][method]["responses"][status]["links"] = _links(made["paths"], path, parameter)
         app.openapi_schema = _tuples_as_arrays(made)

@@ -132,6 +132,7 @@ class _Server(uvicorn.Server):
         self._certificate = certificate
         self._app = app
         self._url = url
+        self._port = int(url.rpartition(":")[2])
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         # uvicorn would leave a TLS handshake 60 s, in which it counts as no connection yet.
@@ -156,6 +157,7 @@ class _Server(uvicorn.Server):
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reload)
         if self.started:
             _LOG.info("listening", extra={"url": self._url, "pid": os.getpid()})
+            self._app.state.page.start(self._port)
 
     def _protocol(self) -> asyncio.Protocol:
         # `http` of the configuration is a partial, which uvicorn's types do not describe.
@@ -174,6 +176,7 @@ class _Server(uvicorn.Server):
         _LOG.info("stopping")
         for server in self.servers:
             server.close()
+        await self._app.state.page.stop()
         await say_goodbye(self._app)
         await super().shutdown(sockets)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import re
 from collections.abc import Mapping
@@ -23,6 +22,7 @@ from pydantic import (
 
 from mavstream_protocol.admission import AdmissionPolicy
 from mavstream_protocol.explained import refusal
+from mavstream_protocol.hosts import is_loopback
 from mavstream_protocol.quantities import parse_duration, parse_size
 from mavstream_protocol.scheduling import Sharing, SourceService
 from mavstream_protocol.tokens import Role
@@ -35,6 +35,7 @@ PREFIX = "MAVSTREAM_"
 DELIVERIES = ("process", "sync")
 _HOST_PATTERN = re.compile(r"\*|(\*\.)?[^\s*:/\[\]]+|[0-9a-fA-F:.]+")
 _ORIGIN = re.compile(r"https?://[^/@\s*]+")
+_URL = re.compile(_ORIGIN.pattern + "/?")
 
 
 def _bytes(value: object) -> object:
@@ -87,6 +88,12 @@ def _origins(values: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(map(str.lower, values))
 
 
+def _page_url(value: str) -> str:
+    if not _URL.fullmatch(value):
+        raise refusal("url", f"expected http://HOST[:PORT] or https://HOST[:PORT], got {value[:80]!r}")
+    return value.rstrip("/")
+
+
 Bytes = Annotated[int, BeforeValidator(_bytes), Field(ge=1)]
 """Number of bytes, at least one; text may have a unit."""
 Microseconds = Annotated[int, BeforeValidator(_microseconds), Field(ge=1)]
@@ -109,6 +116,12 @@ class Settings(BaseModel):
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = 8000
     """TCP port; 0 selects a free one."""
+    page: bool = True
+    """Whether the browser page is served, by a process of its own."""
+    page_port: Annotated[int, Field(ge=0, le=65535)] | None = None
+    """TCP port of the page: by default the one after `port`, or a free one if that is 0."""
+    page_url: Annotated[str, AfterValidator(_page_url)] | None = None
+    """Address at which browsers find the page, if it is not that of the server with the page's port."""
     tokens: dict[SecretStr, Role] = {}
     """Roles by token. Without tokens everything is allowed, and only loopback addresses may be bound."""
     tokens_file: Path | None = None
@@ -296,16 +309,6 @@ class Settings(BaseModel):
     def checkpoints_directory(self) -> Path:
         """Directory with the checkpoints of each query."""
         return self.data / "checkpoints"
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether a host is a loopback address; of names, only localhost is."""
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
 
 
 def _refused(error: ValidationError, given: set[str]) -> Refused:

@@ -55,6 +55,7 @@ from mavstream_server.queries.replacing import QueryReplacement
 from mavstream_server.queries.resuming import QueryResuming
 from mavstream_server.queries.start_times import StartTimes
 from mavstream_server.queries.stream_readers import StreamReaders
+from mavstream_server.queries.trials import Trials
 from mavstream_server.queries.views.delivery import Durability
 from mavstream_server.queries.views.metrics import MetricsCache, describe
 from mavstream_server.queries.views.queries import QueryViews
@@ -117,6 +118,7 @@ class QueryService:
         self.planner = QueryPlanner(
             self._shapes, self._tables, self.priorities, self._has_class, self.admission
         )
+        self.trials = Trials(self.planner, settings.streams_directory, settings.tables_directory)
         self.start_times = StartTimes(now_us, self._begin)
         checkpoints = CheckpointStore(settings.checkpoints_directory)
         self._finisher = QueryFinisher(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Response
 from pydantic import BaseModel, ConfigDict
@@ -16,6 +16,7 @@ from mavstream_server.api.problems import documented
 from mavstream_server.api.server_metrics import server_metrics
 from mavstream_server.api.services import Parts
 from mavstream_server.core.errors import NotReady
+from mavstream_server.core.principal import Principal
 
 router = APIRouter(tags=["server"])
 
@@ -99,9 +100,9 @@ def _within(data: Path, file: Path) -> str:
     return str(file.relative_to(data) if file.is_relative_to(data) else file)
 
 
-@router.get("/v1/info", dependencies=[Depends(require())], responses=documented())
-async def info(parts: Parts) -> ServerInfo:
-    """Get the server's version, delivery guarantee and limits."""
+@router.get("/v1/info", responses=documented())
+async def info(parts: Parts, who: Annotated[Principal, Depends(require())]) -> ServerInfo:
+    """Get the server's version, delivery guarantee and limits, and the role of the token."""
     settings = parts.settings
     return ServerInfo(
         name="mavstream",
@@ -109,6 +110,7 @@ async def info(parts: Parts) -> ServerInfo:
         delivery=settings.delivery,
         limits=settings.limits,
         engines=1,
+        role=who.role,
     )
 
 

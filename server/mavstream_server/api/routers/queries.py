@@ -20,6 +20,7 @@ from mavstream_protocol.wire.resources import (
     QueryInfo,
     Validation,
 )
+from mavstream_protocol.wire.trials import TrialResult, TrialSpec
 from mavstream_server.api.access.audit import OBJECT
 from mavstream_server.api.auth import require
 from mavstream_server.api.bodies import QueryRoute
@@ -104,6 +105,15 @@ async def register_query(
     response.headers["location"] = f"{router.prefix}/{info.id}"
     _tag(parts, info, response)
     return info
+
+
+@router.post("/try", responses=documented(422, 429), response_model=TrialResult)
+async def try_query(trial: TrialSpec, parts: Parts, who: Client) -> Response:
+    """Run a plan or SQL on the last rows of its streams and return its first answers; nothing is registered.
+
+    A trial runs in a process of its own, bounded in time, memory and rows, and reads the streams as they are.
+    """
+    return Response(await parts.queries.trials.run(trial, who), media_type=JSON)
 
 
 @router.post("/validate", dependencies=_READ, responses=documented(429), response_model=Validation)

@@ -52,6 +52,11 @@ class ClassShown(BaseModel):
     busy_s: float
     """Time spent in slices of the class, in seconds."""
     latency_ms: LatencySummary
+    latency_buckets: dict[int, int]
+    """Answers by latency: bucket `b` ends at 2 ** ((b + 1) / 8) ns; empty buckets are left out.
+
+    The difference of two requests gives the percentiles of the time between them.
+    """
     memory_bytes: dict[str, int]
     """Memory of the class: queued, state, backlog. Shared memory counts once, in one class."""
     inversion_ratio: float | None
@@ -138,6 +143,7 @@ def _class(priority: int, stats: ClassMetrics, busy_ns: int, fairness: ClassFair
         results=stats.rows_out,
         busy_s=busy_ns / 1e9,
         latency_ms=LatencySummary.model_validate(stats.latency.summary()),
+        latency_buckets=dict(stats.latency.buckets),
         memory_bytes=_memory(stats),
         inversion_ratio=fairness.inversion_ratio,
         next_class=fairness.next_class,

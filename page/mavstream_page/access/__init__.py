@@ -1,0 +1,1 @@
+"""Who may use the page: hosts and origins, sessions with tokens, and the content security policy."""

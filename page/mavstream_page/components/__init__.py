@@ -1,0 +1,1 @@
+"""Building blocks of the views: markup, charts, graphs and the live element that shows them."""

@@ -1,0 +1,1 @@
+"""What the views show: topics that are polled once for all viewers with the same token."""

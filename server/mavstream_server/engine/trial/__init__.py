@@ -1,0 +1,1 @@
+"""Trials: a query runs once on the last rows of its streams, in a process of its own."""

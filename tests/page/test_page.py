@@ -1,0 +1,344 @@
+"""The page in a browser: what it shows, what it changes, and who may do so."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import httpx
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, expect
+
+from mavstream import Client, stream
+from mavstream._server_process import ServerProcess
+
+expect.set_options(timeout=30_000)
+
+HOT = stream("readings").where("celsius > 30").project(at="at", room="room", celsius="celsius")
+
+
+def rows(count: int, celsius: float = 35.0) -> list[dict[str, object]]:
+    start = datetime.now(UTC)
+    return [
+        {
+            "at": (start + timedelta(milliseconds=n)).isoformat(),
+            "room": f"room{n % 3}",
+            "celsius": celsius + n,
+        }
+        for n in range(count)
+    ]
+
+
+@pytest.fixture(scope="module")
+def hot(client: Client) -> str:
+    """A running query that has given rows."""
+    query = client.submit(HOT, name="hot", class_="alarms", qos={"latency": {"p95": "500ms"}})
+    client.append("readings", rows(20))
+    return query.id
+
+
+def test_the_overview_shows_each_class_and_that_nothing_is_wrong(page: Page, base: str, hot: str) -> None:
+    page.goto(base)
+    expect(page.get_by_role("row", name=re.compile("alarms"))).to_contain_text("50 ms")
+    expect(page.locator("#now")).to_contain_text("Nothing is wrong")
+    expect(page.get_by_role("link", name="Overview", exact=True)).to_have_attribute("aria-current", "page")
+
+
+def test_the_server_leads_to_the_page(page: Page, server: ServerProcess, base: str) -> None:
+    page.goto(f"{server.url}/")
+    assert page.url == f"{base}/"
+    expect(page.get_by_role("heading", name="Classes")).to_be_visible()
+
+
+def test_a_query_shows_its_operators_rows_and_reasons(page: Page, base: str, hot: str) -> None:
+    page.goto(f"{base}/queries/{hot}")
+    graph = page.get_by_role("img", name=f"Operators of {hot}")
+    expect(graph).to_contain_text("select celsius > 30")
+    expect(graph).to_contain_text("answer")
+    expect(page.get_by_role("region", name="results")).to_contain_text("room2")
+    expect(page.locator("[data-key=reasons]")).to_contain_text("It has read 20 rows")
+    expect(page.locator("pre").first).to_contain_text("WHERE celsius > 30")
+
+
+def test_new_rows_arrive_without_a_reload(page: Page, base: str, hot: str, client: Client) -> None:
+    page.goto(f"{base}/queries/{hot}")
+    expect(page.get_by_role("region", name="results")).to_be_visible()
+    client.append("readings", [{**rows(1)[0], "room": "attic"}])
+    expect(page.get_by_role("region", name="results")).to_contain_text("attic")
+
+
+def test_why_there_are_no_results_is_answered(page: Page, base: str, client: Client) -> None:
+    query = client.submit(stream("readings").where("celsius > 1000000"), name="never")
+    client.append("readings", rows(300))
+    page.goto(f"{base}/queries/{query.id}")
+    expect(page.locator("[data-key=reasons]")).to_contain_text(re.compile(r"passes on 0 % of them"))
+    expect(page.get_by_text("No answers yet; the reasons are below.")).to_be_visible()
+    query.delete()
+
+
+def test_a_query_is_paused_and_resumed_with_the_keyboard_alone(
+    page: Page, base: str, hot: str, client: Client
+) -> None:
+    page.goto(f"{base}/queries")
+    expect(page.get_by_role("link", name="hot", exact=True)).to_be_visible()
+    _tab_to(page, "Pause hot")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("row", name=re.compile("hot"))).to_contain_text("paused")
+    _tab_to(page, "Resume hot")
+    page.keyboard.press("Space")
+    expect(page.get_by_role("row", name=re.compile("hot"))).to_contain_text("running")
+    assert client.query(hot).info().state.value == "running"
+
+
+def _tab_to(page: Page, title: str) -> None:
+    """Press Tab until the element with a title has the focus."""
+    for _ in range(40):
+        if page.evaluate("document.activeElement.title") == title:
+            return
+        page.keyboard.press("Tab")
+    pytest.fail(f"Tab never reached {title!r}")
+
+
+def test_the_search_keeps_what_fits(page: Page, base: str, hot: str) -> None:
+    page.goto(f"{base}/queries")
+    page.get_by_role("searchbox").fill("no such query")
+    expect(page.get_by_text("No query fits.")).to_be_visible()
+    page.get_by_role("searchbox").fill("readings hot")
+    expect(page.get_by_role("link", name="hot", exact=True)).to_be_visible()
+
+
+def test_targets_are_changed_and_reported(page: Page, base: str, hot: str, client: Client) -> None:
+    page.goto(f"{base}/queries/{hot}")
+    page.get_by_label("p95 latency target").fill("250ms")
+    page.get_by_role("button", name="Set target").click()
+    expect(page.locator("[data-key=qos]")).to_contain_text("250 ms")
+    page.get_by_label("p95 latency target").fill("soon")
+    page.get_by_role("button", name="Set target").click()
+    expect(page.get_by_role("status").last).to_contain_text("soon")
+
+
+@pytest.mark.parametrize("path", ["/", "/queries"])
+def test_a_phone_shows_everything_without_scrolling_sideways(
+    chromium: Browser, base: str, hot: str, path: str
+) -> None:
+    context = chromium.new_context(viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
+    page = context.new_page()
+    page.goto(base + path)
+    expect(page.get_by_role("region").first).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    context.close()
+
+
+def test_colours_follow_the_system_and_the_viewer(chromium: Browser, base: str) -> None:
+    context = chromium.new_context(color_scheme="dark")
+    page = context.new_page()
+    page.goto(base)
+    expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+    page.get_by_role("button", name="Light or dark colours").click()
+    expect(page.locator("html")).to_have_attribute("data-theme", "light")
+    page.reload()
+    expect(page.locator("html")).to_have_attribute("data-theme", "light")
+    context.close()
+
+
+def test_nothing_is_loaded_from_elsewhere_and_scripts_need_a_nonce(page: Page, base: str) -> None:
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    answer = page.goto(base)
+    assert answer is not None
+    policy = answer.headers["content-security-policy"]
+    assert "'unsafe-inline'" not in policy.partition("script-src")[2].partition(";")[0]
+    expect(page.get_by_role("heading", name="Classes")).to_be_visible()
+    assert {url.split("/")[2] for url in asked if not url.startswith("data:")} == {base.split("/")[2]}
+
+
+def test_the_documentation_of_the_api_needs_no_other_network(page: Page, server: ServerProcess) -> None:
+    page.goto(f"{server.url}/docs")
+    expect(
+        page.get_by_text("POST /v1/queries", exact=False).or_(page.get_by_text("/v1/queries/validate"))
+    ).to_be_visible()
+
+
+def test_other_sites_and_unknown_hosts_are_refused(base: str) -> None:
+    assert httpx.get(base, headers={"host": "evil.example"}).status_code == 403
+    upgrade = {
+        "connection": "Upgrade",
+        "upgrade": "websocket",
+        "sec-websocket-version": "13",
+        "sec-websocket-key": "dGhlIHNhbXBsZSBub25jZQ==",
+        "origin": "http://evil.example",
+    }
+    path = "/_nicegui_ws/socket.io/?EIO=4&transport=websocket"
+    assert httpx.get(base + path, headers=upgrade).status_code == 403
+    assert httpx.post(base, headers={"origin": "http://127.0.0.1:1"}).status_code == 403
+
+
+def test_a_lost_server_is_told_and_found_again(
+    context: BrowserContext, tmp_path: Path, own_page: Callable[[ServerProcess], str]
+) -> None:
+    first = ServerProcess(tmp_path).wait_ready()
+    port = first.url.rpartition(":")[2]
+    try:
+        page = context.new_page()
+        page.goto(own_page(first))
+        expect(page.get_by_role("heading", name="Classes")).to_be_visible()
+        first.close()
+        expect(page.locator("#disconnected")).to_contain_text("goes on by itself")
+        second = ServerProcess(tmp_path, "--port", port).wait_ready()
+        try:
+            expect(page.locator("#disconnected")).to_have_count(0)
+            expect(page.get_by_text("Nothing is wrong.")).to_be_visible()
+        finally:
+            second.close()
+    finally:
+        first.close()
+
+
+def test_a_token_is_asked_for_and_shows_what_its_role_may_do(
+    context: BrowserContext, tmp_path: Path, own_page: Callable[[ServerProcess], str]
+) -> None:
+    env = {"MAVSTREAM_TOKENS": "admin:topsecret,client:lesssecret"}
+    running = ServerProcess(tmp_path, env=env).wait_ready()
+    try:
+        base = own_page(running)
+        page = context.new_page()
+        page.goto(base)
+        page.get_by_label("Token").fill("guessed")
+        page.get_by_role("button", name="Sign in").click()
+        expect(page.get_by_role("alert")).to_contain_text("does not know this token")
+        page.get_by_label("Token").fill("lesssecret")
+        page.get_by_role("button", name="Sign in").click()
+        expect(page.get_by_role("heading", name="Classes")).to_be_visible()
+        expect(page.locator("header.top")).to_contain_text("client")
+        assert "lesssecret" not in page.content()
+        assert "lesssecret" not in httpx.get(base).text
+        assert all(cookie["httpOnly"] for cookie in context.cookies())
+        page.get_by_role("link", name="Sign out").click()
+        expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
+    finally:
+        running.close()
+
+
+def test_a_priority_is_changed_and_seen(page: Page, base: str, client: Client) -> None:
+    page.goto(f"{base}/streams")
+    page.get_by_label("Priority of comfort").fill("4")
+    page.get_by_role("button", name="Save comfort").click()
+    expect(page.get_by_role("status").last).to_contain_text("Class comfort has priority 4")
+    page.goto(base)
+    expect(page.get_by_role("row", name=re.compile("^comfort"))).to_contain_text("4")
+    assert {one.name: one.priority for one in client.classes()}["comfort"] == 4
+
+
+def test_a_stream_is_created_and_takes_a_file(page: Page, base: str, client: Client, tmp_path: Path) -> None:
+    page.goto(f"{base}/streams")
+    page.get_by_text("Create a stream").click()
+    page.get_by_label("Name").first.fill("doors")
+    page.get_by_label("Fields").fill("home int, open bool null")
+    page.get_by_role("button", name="Create", exact=True).first.click()
+    expect(page.get_by_role("status").last).to_contain_text("Stream doors was created")
+    file = tmp_path / "doors.csv"
+    file.write_text("home,open\n1,true\n2,\n")
+    page.locator("[data-key=stream-doors] > summary").click()
+    page.get_by_label("Rows for doors").set_input_files(file)
+    expect(page.locator("[data-key=stream-doors]")).to_contain_text("2 rows")
+    assert client.stream_info("doors").position == 2
+
+
+def test_policies_are_compared_and_then_one_is_switched_to(
+    page: Page, base: str, hot: str, client: Client
+) -> None:
+    page.goto(f"{base}/scheduler")
+    with _feeding(client):
+        expect(page.locator("#lanes")).to_be_visible()
+        page.get_by_role("button", name="Compare").click()
+        expect(page.locator("#compared")).to_contain_text("measured now", timeout=120_000)
+    page.get_by_role("button", name="Switch to abd").click()
+    expect(page.get_by_text("The policy is abd now.")).to_be_visible()
+    assert client.scheduler().policy == "abd"
+    page.get_by_role("button", name="Switch to cqc").click()
+    expect(page.get_by_text("The policy is cqc now.")).to_be_visible()
+
+
+@contextmanager
+def _feeding(client: Client) -> Iterator[None]:
+    """Feed rows in the background."""
+    ended = threading.Event()
+
+    def feed() -> None:
+        with Client(client.url) as own:
+            while not ended.wait(0.05):
+                own.append("readings", rows(20))
+
+    thread = threading.Thread(target=feed)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def test_decisions_are_shown_under_an_overload(page: Page, base: str, client: Client) -> None:
+    client.set_optimizer(period="100ms")
+    tight = client.submit(HOT, name="tight", class_="comfort", qos={"latency": {"p95": "1us"}})
+    beside = client.submit(HOT.where("celsius > 31"), name="beside", class_="comfort")
+    page.goto(base)
+    with _feeding(client):
+        expect(page.locator("#decisions li").first).to_contain_text("tight")
+        expect(page.locator("#now")).to_contain_text("missed target")
+    tight.delete()
+    beside.delete()
+
+
+def test_a_query_is_composed_as_sql_and_its_rows_are_seen(page: Page, base: str, client: Client) -> None:
+    page.goto(f"{base}/compose")
+    editor = page.get_by_label("SQL", exact=True)
+    editor.press_sequentially("SELECT room, celsius FROM read")
+    page.get_by_role("button", name="readings", exact=True).click()
+    expect(editor).to_have_value(re.compile("FROM readings"))
+    editor.press_sequentially("WHERE celsuis > 30")
+    expect(page.locator("#sql-error")).to_contain_text("Line 1, column")
+    expect(page.get_by_role("button", name="Submit")).to_be_disabled()
+    editor.fill("SELECT room, celsius FROM readings WHERE celsius > 30")
+    graph = page.get_by_role("img", name="Operators of the plan")
+    expect(graph).to_contain_text("select celsius > 30")
+    expect(page.locator("[data-key=graph]")).to_contain_text("Admission")
+    client.append("readings", rows(3))
+    page.get_by_role("button", name="Try it on the last 1,000 rows").click()
+    expect(page.locator("#tried")).to_contain_text("answers from")
+    page.locator("#submit").get_by_label("Name").fill("by_sql")
+    page.get_by_role("button", name="Submit").click()
+    expect(page.get_by_role("status").last).to_contain_text("Submitted as")
+    client.append("readings", [{**rows(1)[0], "room": "loft"}])
+    expect(page.get_by_role("region", name="results")).to_contain_text("loft")
+
+
+def test_a_query_is_composed_of_operators_and_its_rows_are_seen(
+    page: Page, base: str, client: Client
+) -> None:
+    page.goto(f"{base}/compose")
+    page.get_by_role("button", name="Operators", exact=True).click()
+    page.get_by_role("button", name="+ source").click()
+    page.get_by_label("stream of source").select_option("readings")
+    expect(page.get_by_role("img", name="Operators of the plan")).to_contain_text("source readings")
+    page.get_by_role("button", name="+ select").click()
+    where = page.get_by_label("where of select")
+    where.fill("celsius >")
+    where.press("Tab")
+    expect(page.locator("[data-key=step-select]")).to_contain_text("see the error")
+    where.fill("celsius > 90")
+    where.press("Tab")
+    expect(page.locator("[data-key=graph]")).to_contain_text("valid")
+    expect(page.locator("[data-key=step-select]")).to_contain_text("celsius float")
+    page.locator("#submit").get_by_label("Name").fill("by_steps")
+    page.get_by_role("button", name="Submit").click()
+    client_rows = [{**rows(1)[0], "room": "sauna", "celsius": 95.0}]
+    expect(page.get_by_text("Waiting for the first rows")).to_be_visible()
+    client.append("readings", client_rows)
+    expect(page.get_by_role("region", name="results")).to_contain_text("sauna")
+    page.get_by_role("button", name="SQL", exact=True).click()
+    expect(page.get_by_label("SQL", exact=True)).to_have_value(re.compile(r"WHERE celsius > 90"))

@@ -1,0 +1,125 @@
+"""What the page shows, without a browser: markup, numbers, histories, drafts, completion."""
+
+from __future__ import annotations
+
+import pytest
+
+from mavstream_page.components import numbers
+from mavstream_page.components.charts import Series, line_chart
+from mavstream_page.components.html import h
+from mavstream_page.data.compose import completed, suggestions
+from mavstream_page.data.draft import Draft, node_of, steps_of
+from mavstream_page.data.history import History, Rate, RecentLatency, percentile
+from mavstream_protocol import Plan
+from mavstream_protocol.schema import Field, FieldType, Schema
+from mavstream_protocol.sql import Catalog
+from mavstream_protocol.typed_plan import StreamShape
+
+READINGS = StreamShape(Schema((Field("room", FieldType.STRING), Field("celsius", FieldType.FLOAT))))
+CATALOG = Catalog({"readings": READINGS}, {})
+PLAN = Plan.parse(
+    {
+        "root": "mean",
+        "nodes": {
+            "in": {"op": "source", "stream": "readings"},
+            "hot": {"op": "select", "input": "in", "where": "celsius > 30"},
+            "mean": {
+                "op": "aggregate",
+                "input": "hot",
+                "by": ["room"],
+                "window": {"kind": "tumbling", "size": "1s"},
+                "compute": {"mean": "avg(celsius)"},
+            },
+        },
+    }
+)
+
+
+def test_everything_that_is_not_markup_is_escaped() -> None:
+    assert h("p", "<script>", h("b", "&"), title='"><img>') == (
+        '<p title="&quot;&gt;&lt;img&gt;">&lt;script&gt;<b>&amp;</b></p>'
+    )
+
+
+@pytest.mark.parametrize(
+    ("shown", "expected"),
+    [
+        (numbers.count(12_345), "12.3 k"),
+        (numbers.rate(None), numbers.NOTHING),
+        (numbers.milliseconds(0.05), "50 µs"),
+        (numbers.milliseconds(1500), "1.50 s"),
+        (numbers.size(3 << 20), "3 MiB"),
+        (numbers.percent(0.123), "12.3 %"),
+        (numbers.duration(7200), "2 h"),
+    ],
+)
+def test_numbers_are_shown_with_units(shown: str, expected: str) -> None:
+    assert shown == expected
+
+
+def test_a_rate_starts_anew_when_its_counter_does() -> None:
+    rate = Rate()
+    for at, total in ((0.0, 100), (1.0, 150), (2.0, 10), (4.0, 30)):
+        rate.count(at, total)
+    assert [value for _, value in rate.history.points] == [50.0, None, 10.0]
+
+
+def test_histories_forget_what_is_older_than_five_minutes() -> None:
+    history = History()
+    for at in range(0, 1000, 100):
+        history.add(float(at), 1.0)
+    assert [at for at, _ in history.points] == [600.0, 700.0, 800.0, 900.0]
+
+
+def test_percentiles_are_those_of_the_last_seconds() -> None:
+    latency = RecentLatency(window=10.0)
+    latency.count(0.0, {160: 1000})
+    latency.count(11.0, {160: 1000, 184: 10})
+    latency.count(12.0, {160: 1000, 184: 20})
+    assert latency.percentiles[50].last == percentile({184: 1}, 50)
+
+
+def test_a_chart_says_its_values_in_words() -> None:
+    history = History()
+    history.add(0.0, 3.0)
+    history.add(10.0, 4.0)
+    chart = line_chart("p95 latency", [Series("alarms", history, 0)], numbers.milliseconds, target=5.0)
+    assert "now alarms 4 ms" in chart
+    assert "target 5 ms" in chart
+
+
+def test_steps_give_the_plan_that_they_were_made_of() -> None:
+    steps = steps_of(PLAN)
+    assert list(steps) == ["in", "hot", "mean"]
+    assert steps["mean"][1]["compute"] == "mean = avg(celsius)"
+    again = {name: node_of(op, texts) for name, (op, texts) in steps.items()}
+    assert Plan.parse({"root": "mean", "nodes": again}) == PLAN
+
+
+def test_a_removed_step_leaves_its_input_to_those_that_read_it() -> None:
+    draft = Draft()
+    draft.steps = steps_of(PLAN)
+    draft.remove("hot")
+    assert draft.steps["mean"][1]["input"] == "in"
+
+
+def test_windows_that_cannot_be_read_say_what_is_expected() -> None:
+    with pytest.raises(ValueError, match="expected 'tumbling SIZE'"):
+        node_of("aggregate", {"window": "weekly"})
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", "SELECT"),
+        ("SELECT * FROM ", "readings"),
+        ("SELECT * FROM rea", "readings"),
+        ("SELECT * FROM readings WHERE cel", "celsius"),
+    ],
+)
+def test_names_are_completed(text: str, expected: str) -> None:
+    assert expected in suggestions(text, len(text), CATALOG)
+
+
+def test_a_completion_replaces_the_word_at_the_caret() -> None:
+    assert completed("SELECT ro FROM readings", 9, "room") == ("SELECT room FROM readings", 12)
