@@ -10,7 +10,7 @@ from mavstream_server.core.errors import Conflict, NotFound, listed
 from mavstream_server.queries.registry import QueryRegistry
 
 
-class QueryClasses:
+class ClassRegistry:
     """The classes of the catalog, as the registered queries use them."""
 
     def __init__(self, catalog: Catalog, registry: QueryRegistry) -> None:

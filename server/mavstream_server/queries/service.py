@@ -25,28 +25,28 @@ from mavstream_server.ingest.stream_store import StreamStore
 from mavstream_server.optimizer.fairness import ClassFairness, fairness
 from mavstream_server.optimizer.service import Registered
 from mavstream_server.queries.admission_control import AdmissionControl
-from mavstream_server.queries.beginning import QueryBeginning
 from mavstream_server.queries.chains import (
     ReadableShapes,
     in_reading_order,
     require_unread,
 )
-from mavstream_server.queries.changes import QueryChanges
-from mavstream_server.queries.classes import QueryClasses
-from mavstream_server.queries.crashes import QueryCrashes
-from mavstream_server.queries.entries import QueryEntries
-from mavstream_server.queries.finishing import QueryFinisher
+from mavstream_server.queries.classes import ClassRegistry
+from mavstream_server.queries.lifecycle.beginning import QueryBeginning
+from mavstream_server.queries.lifecycle.changes import QueryChanges
+from mavstream_server.queries.lifecycle.crashes import QueryCrashes
+from mavstream_server.queries.lifecycle.entries import QueryEntries
+from mavstream_server.queries.lifecycle.finishing import QueryFinisher
+from mavstream_server.queries.lifecycle.placement import Placement
+from mavstream_server.queries.lifecycle.registration import QueryRegistration
+from mavstream_server.queries.lifecycle.replacement_records import ReplacementRecords
+from mavstream_server.queries.lifecycle.replacing import QueryReplacement
+from mavstream_server.queries.lifecycle.resuming import QueryResuming
+from mavstream_server.queries.lifecycle.start_times import StartTimes
 from mavstream_server.queries.load_watch import LoadWatch
 from mavstream_server.queries.owner_quotas import OwnerQuotas
-from mavstream_server.queries.placement import Placement
 from mavstream_server.queries.planning.planner import QueryPlanner, Verdict
 from mavstream_server.queries.query import Query
-from mavstream_server.queries.registration import QueryRegistration
 from mavstream_server.queries.registry import QueryRegistry
-from mavstream_server.queries.replacement_records import ReplacementRecords
-from mavstream_server.queries.replacing import QueryReplacement
-from mavstream_server.queries.resuming import QueryResuming
-from mavstream_server.queries.start_times import StartTimes
 from mavstream_server.queries.stream_readers import StreamReaders
 from mavstream_server.queries.trials import Trials
 from mavstream_server.queries.views.delivery import Durability
@@ -88,7 +88,7 @@ class QueryService:
         self._readers = readers
         schemas, shapes = tables.schemas(), ReadableShapes(streams.shapes(), registry)
         durability = Durability.of(settings)
-        self.classes = QueryClasses(catalog, registry)
+        self.classes = ClassRegistry(catalog, registry)
         self.metrics = MetricsCache(link)
         self.load = LoadWatch(
             self.metrics, streams, lambda after, most: registry.select(after, most, placed=True)

@@ -11,11 +11,11 @@ from mavstream_protocol.typed_plan import TypedPlan
 from mavstream_server.catalog.catalog import QueryRecord
 from mavstream_server.log import LogError, load_description
 from mavstream_server.queries.chains import ReadableShapes, plan_origins
+from mavstream_server.queries.lifecycle.start_times import StartTimes
 from mavstream_server.queries.planning import validation as specs
 from mavstream_server.queries.planning.planner import QueryPlanner
 from mavstream_server.queries.query import Query
 from mavstream_server.queries.registry import QueryRegistry
-from mavstream_server.queries.start_times import StartTimes
 from mavstream_server.queries.stream_readers import StreamReaders
 
 _NO_COLUMNS = Schema(())

@@ -10,9 +10,9 @@ from mavstream_server.catalog.catalog import Catalog, QueryRecord
 from mavstream_server.core.errors import Conflict, TooMany
 from mavstream_server.core.principal import Principal
 from mavstream_server.queries.admission_control import AdmissionControl
-from mavstream_server.queries.beginning import QueryBeginning
 from mavstream_server.queries.chains import plan_streams, require_readable
-from mavstream_server.queries.entries import QueryEntries
+from mavstream_server.queries.lifecycle.beginning import QueryBeginning
+from mavstream_server.queries.lifecycle.entries import QueryEntries
 from mavstream_server.queries.owner_quotas import OwnerQuotas
 from mavstream_server.queries.planning.planner import QueryPlanner
 from mavstream_server.queries.planning.work import Planned

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from mavstream_protocol.queries import ReadFrom
 from mavstream_server.ingest.stream_store import StreamStore
-from mavstream_server.queries.placement import Placement
+from mavstream_server.queries.lifecycle.placement import Placement
+from mavstream_server.queries.lifecycle.start_times import StartTimes
 from mavstream_server.queries.query import Query
 from mavstream_server.queries.registry import QueryRegistry
-from mavstream_server.queries.start_times import StartTimes
 from mavstream_server.queries.stream_readers import StreamReaders
 from mavstream_server.results.service import ResultService
 
