@@ -57,6 +57,32 @@ def test_a_query_reads_the_results_of_another_from_its_start_or_from_the_earlies
     assert [row["n"] for row in pull(server, late, 5)] == [10, 12, 14, 16, 18]
 
 
+@pytest.mark.parametrize("equal_queries", [1, 2], ids=["alone", "shared"])
+def test_windows_over_results_close_though_the_query_below_lets_no_more_rows_through(
+    server: RunningServer, equal_queries: int
+) -> None:
+    fields = [{"name": "ts", "type": "timestamp"}, {"name": "n", "type": "int"}]
+    create(server, name="timed", fields=fields, event_time="ts")
+    hot = plan("n > 10", "timed")
+    for number in range(equal_queries):
+        register(server, name=f"hot{number}", plan=hot)
+    window = {"kind": "tumbling", "size": "1s"}
+    counts = {"op": "aggregate", "input": "in", "window": window, "compute": {"n": "count(*)"}}
+    source = {"op": "source", "query": "hot0"}
+
+    def append(*seconds_and_values: tuple[float, int]) -> None:
+        sent = [{"ts": int(at * 1_000_000), "n": n} for at, n in seconds_and_values]
+        assert server.http.post("/v1/streams/timed/tuples", json=sent).status_code == 200
+
+    append((0.5, 20))
+    pull(server, "hot0", 1)
+    above_it = {"root": "n", "nodes": {"in": source, "n": counts}}
+    counted = register(server, name="counted", plan=above_it, **{"from": "earliest"})
+    append((1.2, 5), (1.7, 20), (1.8, 30))
+    append((3.1, 5))
+    assert [row["n"] for row in pull(server, counted, 2)] == [1, 2]
+
+
 def test_what_is_read_is_shown_and_cannot_be_removed(server: RunningServer) -> None:
     low = register(server, name="even", plan=plan("n % 2 = 0"))
     high = register(server, name="high", plan=above("even", "n > 2"))

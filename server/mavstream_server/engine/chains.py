@@ -72,6 +72,7 @@ class Chains:
             upstream.query, upstream.begun = query, output.sink.offset
             upstream.reader.reached = lambda: output.reached
             upstream.reader.over = False
+            _want_watermarks(query)
 
     def ended(self, query: RunningQuery) -> None:
         """Let downstream queries end behind the last result; they wait for one that failed to be resumed."""
@@ -153,3 +154,18 @@ class Chains:
             seen.add(id_)
             yield upstream.query
             waiting += upstream.query.request.plan.upstream_queries.values()
+
+
+def _want_watermarks(query: RunningQuery) -> None:
+    """Let all watermarks pass to a query's output from now on: windows above it close by them.
+
+    The present ones are emitted again, since those before may not have passed.
+    """
+    if query.output.acts_on_watermarks:
+        return
+    query.output.acts_on_watermarks = True
+    query.network.choose_watermarks()
+    for member in query.shared:
+        member.pipeline.choose_watermarks()
+    for source in query.output.sources:
+        source.emit_mark(source.frontier)

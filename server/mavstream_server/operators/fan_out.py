@@ -69,15 +69,14 @@ class FanOut(Output):
     def add(self, branch: Branch) -> None:
         """Add a member, which receives all batches from now on; no batch may be held back at this point."""
         self._branches.append(branch)
-        self._choose_watermarks()
 
     def remove(self, last: Operator) -> None:
         """Remove the member whose batches are emitted through the operator `last`."""
         self._branches = [branch for branch in self._branches if branch.last is not last]
         self._full = {branch for branch in self._full if branch.last is not last}
-        self._choose_watermarks()
 
-    def _choose_watermarks(self) -> None:
+    def choose_watermarks(self) -> None:
+        """Find out whether any member acts on watermarks; called when members change."""
         last = [branch.last for branch in self._branches]
         self.acts_on_watermarks = any(queue.takes_watermarks for one in last for queue in one.all_outputs)
 

@@ -77,8 +77,13 @@ class SharedPipeline(RunningQuery):
         self.fan_out.remove(member.last)
         self._changed()
 
-    def _changed(self) -> None:
+    def choose_watermarks(self) -> None:
+        """Let watermarks without rows pass to the members that act on them."""
+        self.fan_out.choose_watermarks()
         self.network.choose_watermarks()
+
+    def _changed(self) -> None:
+        self.choose_watermarks()
         self.outdated = True
         self.follow_sharing()
 
