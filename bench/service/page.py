@@ -27,7 +27,7 @@ from bench.recovery.workload import IMPORTANT, Load, selects
 
 _TABS = (0, 1, 5)
 _VIEWS = ("/", "/queries", "/streams", "/scheduler", "/")
-_RATE, _BURST_RATE, _BURST_S, _TICK = 20_000.0, 1_500_000.0, 2.0, 0.01
+_RATE, _BURST_RATE, _BURST_S, _TICK = 20_000.0, 400_000.0, 3.0, 0.01
 _IMPORTANT_RATE, _IMPORTANT_TICK = 500.0, 0.002
 _SETTLE_S = 5.0
 _FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
