@@ -48,7 +48,7 @@ def run_demo(options: DemoOptions, address: Address | None) -> Outcome:
         if address is not None:
             return asyncio.run(_Demo(options, address, view, own=False).run())
         view.say("starting a server ...")
-        with start_server() as url:
+        with start_server(page=options.live) as url:
             return asyncio.run(_Demo(options, Address(url), view, own=True).run())
 
 
@@ -69,6 +69,7 @@ class _Demo:
             watch = Watch(client)
             failures: list[str] = []
             try:
+                self._view.say("open this address in a browser to watch:")
                 self._view.say(f"21 queries in three classes on {self._address.url}")
                 await watch.submit("" if self._own else f"demo_{secrets.token_hex(3)}_")
                 report, passed = await self._work(watch)

@@ -7,31 +7,23 @@ from collections.abc import Hashable
 from typing import Any
 
 from mavstream_page.components import numbers
+from mavstream_page.components.fields import fields_shown
 from mavstream_page.components.html import Child, Markup, h, join
 from mavstream_page.components.marks import BAD, GOOD, QUIET, WARNING, button, card, empty, mark, select
 from mavstream_page.components.plan_graph import plan_graph
 from mavstream_page.components.results import result_chart, result_table
 from mavstream_page.components.screen import View
+from mavstream_page.components.steps import step_editor
 from mavstream_page.data.compose import completed, suggestions
-from mavstream_page.data.draft import FIELDS, Draft
+from mavstream_page.data.draft import Draft
 from mavstream_page.data.hub import Hub
 from mavstream_page.data.queries import QueryTopic
 from mavstream_page.data.streams import StreamsTopic
-from mavstream_page.views.streams import fields_shown
 from mavstream_protocol import Plan
 from mavstream_protocol.admission import AdmissionEstimate, Outlook
 from mavstream_protocol.wire.resources import TableInfo
 from mavstream_protocol.wire.trials import TrialResult
 
-_HINTS = {
-    "where": "celsius > 30 AND room = 'hall'",
-    "compute": "mean = avg(celsius)\nn = count(*)",
-    "by": "room, home",
-    "window": "tumbling 1s, or hopping 10s 1s",
-    "on": "home, room = place",
-    "within": "500ms",
-    "inputs": "left, right",
-}
 _TRIED_ROWS = 1000
 _OUTLOOKS = {Outlook.YES: GOOD, Outlook.NO: BAD, Outlook.UNKNOWN: QUIET}
 
@@ -106,7 +98,11 @@ class ComposeView(View):
             )
         if self._streams.polled is None:
             return empty("Reading from the server …")
-        editor = self._sql_editor() if self._draft.mode == "sql" else self._step_editor()
+        editor = (
+            self._sql_editor()
+            if self._draft.mode == "sql"
+            else step_editor(self._draft, self._streams, self._version, self._error())
+        )
         return join(
             h("div", h("h1", "Compose a query"), self._modes(), class_="head"),
             h(
@@ -237,62 +233,6 @@ class ComposeView(View):
             id="sql-error",
             role="status",
         )
-
-    def _step_editor(self) -> Markup:
-        draft = self._draft
-        steps = [self._step(name, op, texts) for name, (op, texts) in draft.steps.items()]
-        add = [button(f"+ {op}", "add", kind="small", op=op) for op in FIELDS]
-        return h(
-            "div",
-            steps or empty("Begin with a source: the stream that the query reads."),
-            h("div", h("span", "Add", class_="soft"), add, class_="buttons", id="add"),
-            self._error(),
-            class_="steps",
-        )
-
-    def _step(self, name: str, op: str, texts: dict[str, str]) -> Markup:
-        wrong = name in self._draft.wrong
-        fields = [self._field(name, field, text) for field, text in texts.items()]
-        schema = self._draft.validation.schemas.get(name, ()) if self._draft.validation else ()
-        return h(
-            "div",
-            h(
-                "div",
-                h("b", name),
-                h("span", op, class_="chip") if op != name else None,
-                mark(BAD, "see the error") if wrong else None,
-                button("Remove", "remove", kind="quiet small", step=name, title=f"Remove {name}"),
-                class_="buttons",
-            ),
-            h("form", fields, data_change="step", data_step=name),
-            fields_shown(schema, None) if schema else None,
-            class_=f"step {'wrong' if wrong else ''}",
-            data_key=f"step-{name}",
-        )
-
-    def _field(self, step: str, field: str, text: str) -> Markup:
-        label = f"{field} of {step}"
-        offered: list[str] | None = None
-        if field == "stream":
-            offered = list(self._streams.streams)
-        elif field == "table":
-            offered = list(self._streams.tables)
-        elif field in ("input", "left", "right"):
-            offered = [name for name in self._draft.steps if name != step]
-        if offered is not None:
-            options = [("", "choose"), *((each, each) for each in offered)]
-            return h("label", field, select(None, field, options, text, label))
-        given: dict[str, str | int] = {
-            "name": field,
-            "aria_label": label,
-            "data_version": self._version,
-            "data_text": text,
-            "placeholder": _HINTS.get(field, ""),
-            "spellcheck": "false",
-        }
-        if field in ("compute", "json"):
-            return h("label", field, h("textarea", text, rows=2, cols=30, **given), class_="wide")
-        return h("label", field, h("input", value=text, size=26, **given))
 
     def _sources(self) -> Markup:
         items = [

@@ -7,6 +7,7 @@ from typing import Any
 
 from mavstream_page.components import numbers
 from mavstream_page.components.charts import sparkline
+from mavstream_page.components.fields import fields_shown
 from mavstream_page.components.html import Markup, h, join
 from mavstream_page.components.marks import BAD, GOOD, QUIET, WARNING, button, card, empty, mark, table
 from mavstream_page.components.screen import View
@@ -14,7 +15,6 @@ from mavstream_page.data.hub import Hub
 from mavstream_page.data.rows_from_files import append_file
 from mavstream_page.data.streams import StreamsTopic
 from mavstream_protocol import QueryClass
-from mavstream_protocol.streams import FieldSpec
 from mavstream_protocol.wire.resources import QueryInfo, StreamInfo, TableInfo
 
 _SHOWN_READERS = 4
@@ -219,24 +219,6 @@ class StreamsView(View):
             h("td", _readers(self._topic.readers.get(one.name, []))),
             data_key=f"table-{one.name}",
         )
-
-
-def fields_shown(fields: tuple[FieldSpec, ...], event_time: str | None) -> Markup:
-    """Return the columns of a stream, a table or a node."""
-    return h(
-        "div",
-        [
-            h(
-                "span",
-                h("b", each.name),
-                f" {each.type.value}{' or null' if each.nullable else ''}"
-                f"{', event time' if each.name == event_time else ''}",
-                class_="chip",
-            )
-            for each in fields
-        ],
-        class_="chips",
-    )
 
 
 def parse_fields(text: str) -> list[dict[str, Any]]:
