@@ -20,7 +20,7 @@ from mavstream_server.core.errors import Conflict
 from mavstream_server.core.principal import ANYBODY, Principal
 from mavstream_server.core.settings import Settings
 from mavstream_server.engine.checkpoints.store import CheckpointStore
-from mavstream_server.engine.process.messages import Need
+from mavstream_server.engine.process.events import Need
 from mavstream_server.ingest.stream_store import StreamStore
 from mavstream_server.optimizer.fairness import ClassFairness, fairness
 from mavstream_server.optimizer.service import Registered

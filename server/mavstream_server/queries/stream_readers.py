@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Protocol
 
-from mavstream_server.engine.process.messages import Need
+from mavstream_server.engine.process.events import Need
 from mavstream_server.queries.query import Query
 from mavstream_server.queries.start import waits_for_time
 

@@ -17,7 +17,8 @@ from mavstream_server.engine.process.channel import (
     encode,
     parse_header,
 )
-from mavstream_server.engine.process.messages import Done, Event, Failed, Value
+from mavstream_server.engine.process.events import Event
+from mavstream_server.engine.process.messages import Done, Failed, Value
 
 
 class EngineUnavailable(NotReady):

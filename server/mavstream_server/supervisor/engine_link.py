@@ -16,18 +16,20 @@ from mavstream_server.core.damage import DamageReport
 from mavstream_server.core.errors import storage_problem
 from mavstream_server.core.machine import memory_kills
 from mavstream_server.engine.process.doorbell import Doorbell
-from mavstream_server.engine.process.messages import (
-    AttachResults,
-    AttachStream,
-    Command,
+from mavstream_server.engine.process.events import (
     DamageFound,
-    DetachStream,
     Event,
-    Hello,
     Need,
     Positions,
     QueryDiverged,
     QueryEnded,
+)
+from mavstream_server.engine.process.messages import (
+    AttachResults,
+    AttachStream,
+    Command,
+    DetachStream,
+    Hello,
     SetClass,
     SetClock,
     Started,

@@ -9,7 +9,8 @@ from contextlib import suppress
 from typing import Any, Self
 
 from mavstream_server.engine.crash_record import CrashRecord
-from mavstream_server.engine.process.messages import Command, Event, GetEngineMetrics, Ready, Shutdown, Value
+from mavstream_server.engine.process.events import Event, Ready
+from mavstream_server.engine.process.messages import Command, GetEngineMetrics, Shutdown, Value
 from mavstream_server.supervisor.caller import Caller, EngineRefused, EngineUnavailable
 from mavstream_server.supervisor.engine_child import EngineChild
 

@@ -20,7 +20,8 @@ from mavstream_server.engine.process.channel import (
     encode,
 )
 from mavstream_server.engine.process.doorbell import Doorbell
-from mavstream_server.engine.process.messages import Done, Event, Failed, QueryEnded, SetClass, StopQuery
+from mavstream_server.engine.process.events import Event, QueryEnded
+from mavstream_server.engine.process.messages import Done, Failed, SetClass, StopQuery
 from mavstream_server.supervisor.caller import Caller, EngineRefused, EngineUnavailable
 
 

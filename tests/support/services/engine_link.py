@@ -16,7 +16,8 @@ from mavstream_protocol.plans.plan import Plan
 from mavstream_protocol.schema import Schema
 from mavstream_protocol.typed_plan import StreamShape, TypedPlan
 from mavstream_server.columns.column import Column
-from mavstream_server.engine.process.messages import Hello, Need
+from mavstream_server.engine.process.events import Need
+from mavstream_server.engine.process.messages import Hello
 from mavstream_server.log import LogDescription, LogMissingError, LogReader, LogWriter
 from mavstream_server.supervisor.crash import Crash
 from mavstream_server.supervisor.engine_link import EngineLink, NoListener

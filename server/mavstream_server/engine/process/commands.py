@@ -20,6 +20,7 @@ from mavstream_server.engine.engine import Engine
 from mavstream_server.engine.errors import ObjectInUse
 from mavstream_server.engine.migration.migration import MIGRATION_LIMIT
 from mavstream_server.engine.process.engine_memory import EngineMemory
+from mavstream_server.engine.process.events import Need
 from mavstream_server.engine.process.messages import (
     AttachResults,
     AttachStream,
@@ -36,7 +37,6 @@ from mavstream_server.engine.process.messages import (
     GetTargetMetrics,
     Hello,
     MigratePlan,
-    Need,
     PauseQuery,
     ReplacePlan,
     Reply,

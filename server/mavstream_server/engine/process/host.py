@@ -29,21 +29,16 @@ from mavstream_server.engine.process.allocator import keep_freed_memory
 from mavstream_server.engine.process.channel import EVENT, EngineEnd, MalformedMessage, Packet
 from mavstream_server.engine.process.commands import HostedEngine, WrongCommand
 from mavstream_server.engine.process.doorbell import Doorbell
-from mavstream_server.engine.process.log_lines import log_to_stderr
-from mavstream_server.engine.process.messages import (
+from mavstream_server.engine.process.events import (
     DamageFound,
-    Done,
-    Failed,
-    Hello,
     Need,
     Positions,
     QueryDiverged,
     QueryEnded,
     Ready,
-    Reply,
-    SetClock,
-    Shutdown,
 )
+from mavstream_server.engine.process.log_lines import log_to_stderr
+from mavstream_server.engine.process.messages import Done, Failed, Hello, Reply, SetClock, Shutdown
 from mavstream_server.engine.query import RunningQuery
 from mavstream_server.engine.states import QueryState
 
