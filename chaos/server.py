@@ -49,7 +49,7 @@ class ChaosServer:
             "--checkpoint-interval": CHECKPOINT_INTERVAL,
             "--delivery": "sync" if variant.sync else "process",
         }
-        self._arguments = [str(word) for flag in flags.items() for word in flag]
+        self._arguments = [*(str(word) for flag in flags.items() for word in flag), "--no-page"]
         self.client = Client(self.url, retry=Retry(attempts=1))
         self._process = self._start({})
         if not self.wait_ready():

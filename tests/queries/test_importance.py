@@ -16,7 +16,7 @@ STREAM = "readings"
 def add_classes(made: Service, **priorities: int) -> None:
     for name, priority in priorities.items():
         made.catalog.put_class(QueryClass(name=name, priority=priority))
-        made.queries.set_priority(name, priority)
+        made.queries.classes.set_priority(name, priority)
 
 
 async def register(made: Service, class_name: str, **spec: object) -> str:

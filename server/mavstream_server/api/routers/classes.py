@@ -49,7 +49,7 @@ async def put_class(
     spec = QueryClass.model_construct(**{**dict(body), "name": name})
     version = parts.catalog.put_class(spec, expected)
     response.headers["etag"] = etag(version)
-    parts.queries.set_priority(name, spec.priority)
+    parts.queries.classes.set_priority(name, spec.priority)
     try:
         await parts.link.set_class(spec)
     except EngineUnavailable:
@@ -66,6 +66,6 @@ async def put_class(
 )
 async def remove_class(name: Name, parts: Parts, expected: IfMatch) -> None:
     """Remove a query class. Refused for `default`, and while queries that have not ended are in it."""
-    parts.queries.remove_class(name, expected)
+    parts.queries.classes.remove(name, expected)
     parts.pending_classes.discard(name)
     parts.link.forget_class(name)

@@ -7,9 +7,9 @@ import logging
 from mavstream_protocol.wire.resources import ActualState
 from mavstream_server.catalog.catalog import Catalog
 from mavstream_server.engine.checkpoints.store import CheckpointStore
+from mavstream_server.queries.lifecycle.start_times import StartTimes
 from mavstream_server.queries.query import Query
 from mavstream_server.queries.registry import QueryRegistry
-from mavstream_server.queries.start_times import StartTimes
 from mavstream_server.queries.stream_readers import StreamReaders
 from mavstream_server.queries.views.metrics import MetricsCache
 from mavstream_server.results.service import ResultService

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from mavstream_protocol.wire.resources import ActualState
 from mavstream_server.engine.crash_record import Reading
-from mavstream_server.queries.finishing import QueryFinisher
+from mavstream_server.queries.lifecycle.finishing import QueryFinisher
 from mavstream_server.queries.query import Query
 from mavstream_server.queries.registry import QueryRegistry
 from mavstream_server.supervisor.crash import Crash

@@ -14,14 +14,14 @@ from mavstream_server.core.errors import Conflict, NotFound, Refused, WrongVersi
 from mavstream_server.core.principal import Principal
 from mavstream_server.queries.admission_control import AdmissionControl
 from mavstream_server.queries.chains import check_replacement
-from mavstream_server.queries.changes import QueryChanges
-from mavstream_server.queries.placement import Placement
+from mavstream_server.queries.lifecycle.changes import QueryChanges
+from mavstream_server.queries.lifecycle.placement import Placement
+from mavstream_server.queries.lifecycle.replacement_records import ReplacementRecords
 from mavstream_server.queries.planning import validation as specs
 from mavstream_server.queries.planning.planner import QueryPlanner
 from mavstream_server.queries.planning.work import Planned
 from mavstream_server.queries.query import Query
 from mavstream_server.queries.registry import QueryRegistry
-from mavstream_server.queries.replacement_records import ReplacementRecords
 from mavstream_server.results.service import ResultService
 from mavstream_server.supervisor.engine_link import EngineLink, EngineRefused, EngineUnavailable
 

@@ -11,11 +11,11 @@ from mavstream_protocol.utility import infer_utility
 from mavstream_protocol.wire.resources import DesiredState, QueryChange
 from mavstream_server.catalog.catalog import Catalog
 from mavstream_server.core.errors import Conflict, WrongVersion
-from mavstream_server.queries.placement import Placement
+from mavstream_server.queries.lifecycle.placement import Placement
+from mavstream_server.queries.lifecycle.start_times import StartTimes
 from mavstream_server.queries.planning import validation as specs
 from mavstream_server.queries.query import Query
 from mavstream_server.queries.registry import QueryRegistry
-from mavstream_server.queries.start_times import StartTimes
 
 _VALUES = ("start_at", "stop_at", "qos")
 

@@ -9,8 +9,8 @@ from mavstream_protocol.wire.resources import ActualState, DesiredState, QueryCh
 from mavstream_server.catalog.catalog import Catalog
 from mavstream_server.core.errors import Conflict
 from mavstream_server.ingest.stream_store import StreamStore
-from mavstream_server.queries.crashes import QueryCrashes
-from mavstream_server.queries.placement import Placement
+from mavstream_server.queries.lifecycle.crashes import QueryCrashes
+from mavstream_server.queries.lifecycle.placement import Placement
 from mavstream_server.queries.planning.planner import QueryPlanner
 from mavstream_server.queries.planning.validation import InvalidQuery, unknown_class
 from mavstream_server.queries.query import Query

@@ -23,10 +23,10 @@ from mavstream_server.engine.checkpoints.store import CheckpointStore, StoredChe
 from mavstream_server.engine.process.messages import AttachResults, DetachResults, StartQuery
 from mavstream_server.optimizer.monitor import is_watched
 from mavstream_server.optimizer.running_plans import REGISTERED
-from mavstream_server.queries.finishing import QueryFinisher
+from mavstream_server.queries.lifecycle.finishing import QueryFinisher
+from mavstream_server.queries.lifecycle.replacement_records import ReplacementRecords
 from mavstream_server.queries.query import Query
 from mavstream_server.queries.registry import QueryRegistry
-from mavstream_server.queries.replacement_records import ReplacementRecords
 from mavstream_server.queries.start import latency_target, start_command
 from mavstream_server.queries.stream_readers import StreamReaders
 from mavstream_server.queries.table_joins import index_tables

@@ -1,0 +1,1 @@
+"""Life cycle of queries: registration, beginning, placement, changes, replacement and end."""

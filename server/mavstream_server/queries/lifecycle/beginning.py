@@ -1,0 +1,64 @@
+"""Beginning of queries: from which rows on they read, at registration or at their start time."""
+
+from __future__ import annotations
+
+from mavstream_protocol.queries import ReadFrom
+from mavstream_server.ingest.stream_store import StreamStore
+from mavstream_server.queries.lifecycle.placement import Placement
+from mavstream_server.queries.lifecycle.start_times import StartTimes
+from mavstream_server.queries.query import Query
+from mavstream_server.queries.registry import QueryRegistry
+from mavstream_server.queries.stream_readers import StreamReaders
+from mavstream_server.results.service import ResultService
+
+
+class QueryBeginning:
+    """Fixes the start positions of queries and has them placed."""
+
+    def __init__(
+        self,
+        registry: QueryRegistry,
+        readers: StreamReaders,
+        streams: StreamStore,
+        results: ResultService,
+        start_times: StartTimes,
+        placement: Placement,
+    ) -> None:
+        self._registry = registry
+        self._readers = readers
+        self._streams = streams
+        self._results = results
+        self._start_times = start_times
+        self._placement = placement
+
+    async def begin(self, query: Query) -> None:
+        """Start a query that is not scheduled."""
+        self._hold(query)
+        await self._placement.place(query)
+
+    async def begin_early(self, query: Query) -> None:
+        """Start a scheduled query before its time."""
+        self._unschedule(query)
+        await self.begin(query)
+
+    def begin_due(self, query: Query) -> None:
+        """Start a query whose start time has passed, with the rows that arrived since."""
+        self._unschedule(query)
+        self._readers.keep(query, self._ends(query))
+        self._placement.place_soon(query)
+
+    def _hold(self, query: Query) -> None:
+        """Fix the start position of a query that reads from now on, however late the engine starts it."""
+        if query.record.spec.from_ is ReadFrom.NOW:
+            self._readers.hold(query, self._ends(query))
+
+    def _ends(self, query: Query) -> dict[str, int]:
+        ends = {name: self._streams.info(name).position for name in query.streams}
+        upstream = {name: self._registry.get(id_) for name, id_ in query.upstream.items()}
+        return ends | {name: self._results.of(one).end for name, one in upstream.items()}
+
+    def _unschedule(self, query: Query) -> None:
+        self._start_times.forget(query)
+        query.scheduled = False
+        self._readers.add(query)
+        self._registry.note(query)
