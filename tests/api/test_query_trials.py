@@ -17,7 +17,7 @@ TOKENS = "admin:topsecret,client:lesssecret,feeder:feedsecret"
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[Client]:
-    with start_server(tokens=TOKENS) as url, Client(url, token="topsecret", timeout=60.0) as made:
+    with start_server(tokens=TOKENS) as url, Client(url, token="topsecret", timeout=90.0) as made:
         made.create_stream(
             name="readings",
             fields=[{"name": "at", "type": "timestamp"}, {"name": "celsius", "type": "int"}],

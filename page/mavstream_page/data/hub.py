@@ -57,7 +57,7 @@ class Hub:
     def patient(self) -> AsyncClient:
         """Return a client that waits longer for an answer."""
         if self._patient is None:
-            self._patient = AsyncClient(self.client.url, token=self.token, timeout=30.0, retry=_RETRY)
+            self._patient = AsyncClient(self.client.url, token=self.token, timeout=65.0, retry=_RETRY)
         return self._patient
 
     def topic(self, key: Hashable, make: Callable[[], T]) -> T:

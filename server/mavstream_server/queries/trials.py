@@ -20,12 +20,12 @@ from mavstream_server.queries.planning.planner import QueryPlanner
 
 _LOG = logging.getLogger("mavstream.server")
 
-_SECONDS, _LONGEST_S = 5.0, 25.0
-"""Time of a processor for the rows, and time after which the process is killed."""
+_SECONDS, _MOST_CPU_S, _LONGEST_S = 5.0, 20, 60.0
+"""Time of a processor for the rows and for the whole process, and time after which it is killed."""
 _MEMORY, _DATA = 128 << 20, 1 << 30
 """Bytes of a query in queues and state, and of the whole process."""
 _AT_ONCE, _MOST_WAITING = 1, 8
-_NICENESS = 10
+_NICENESS = 5
 
 
 class TrialFailed(MavstreamError):
@@ -117,3 +117,4 @@ def _bound() -> None:
     """Bound the process before it begins; it leaves processors to those that serve rows."""
     os.nice(_NICENESS)
     resource.setrlimit(resource.RLIMIT_DATA, (_DATA, _DATA))
+    resource.setrlimit(resource.RLIMIT_CPU, (_MOST_CPU_S, _MOST_CPU_S))
