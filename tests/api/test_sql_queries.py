@@ -70,7 +70,7 @@ def test_errors_have_line_column_code_and_advice(server: RunningServer, columns:
         "line": 2,
         "column": 8,
         "code": "unknown_stream",
-        "detail": "there is no stream or table `raedings`; did you mean `readings`?",
+        "detail": "there is no stream, table or query `raedings`; did you mean `readings`?",
     }
     found = server.http.post("/v1/queries/validate", json={"sql": f"SELECT {columns}\n  FROM raedings"})
     assert [(one["line"], one["column"]) for one in found.json()["errors"]] == [(2, 8)]

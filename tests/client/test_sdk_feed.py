@@ -137,7 +137,7 @@ def test_several_tasks_share_a_feed(url: str, client: Client, fed: tuple[str, Qu
 
 def test_streams_may_be_added_to_an_open_feed(client: Client, fed: tuple[str, Query]) -> None:
     name, query = fed
-    other = f"{name}_2"
+    other = f"{name}_other"
     client.create_stream(name=other, fields=FIELDS)
     with client.feed("adder") as feed:
         for number in range(10):

@@ -66,7 +66,7 @@ def test_errors_show_the_line_with_a_caret(client: Client) -> None:
     error = refused(client, "SHOW STREAMS;\nSELECT *\n  FROM readngs\n  WHERE temperature > 30")
     assert (error.line, error.column, error.number, error.code) == (3, 8, 2, "invalid_sql")
     assert str(error).splitlines() == [
-        "there is no stream or table `readngs`; did you mean `readings`?",
+        "there is no stream, table or query `readngs`; did you mean `readings`?",
         "line 3:   FROM readngs",
         "               ^",
         "the statement before it took effect",

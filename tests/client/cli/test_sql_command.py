@@ -74,7 +74,7 @@ def test_errors_point_at_the_column_and_exit_with_one(server: RunningServer, tmp
     done = sql(server, stdin="SHOW CLASSES;\nSELECT room FROM raedings;\nSHOW STREAMS", code=1)
     assert "SHOW STREAMS" not in done.stderr
     assert done.stderr.splitlines() == [
-        "error: there is no stream or table `raedings`; did you mean `readings`?",
+        "error: there is no stream, table or query `raedings`; did you mean `readings`?",
         "line 2: SELECT room FROM raedings",
         "                         ^",
     ]
