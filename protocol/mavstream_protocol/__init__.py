@@ -3,7 +3,7 @@
 Inference needs the SQL parser, so plans are checked with `mavstream_protocol.plans.inference`.
 """
 
-from mavstream_protocol.classes import DEFAULT_CLASS, HIGHEST_PRIORITY, LOWEST_PRIORITY, QueryClass
+from mavstream_protocol.classes import DEFAULT_CLASS, HIGHEST_PRIORITY, LOWEST_PRIORITY, ClassBody, QueryClass
 from mavstream_protocol.errors import (
     ExpressionError,
     InvalidObject,
@@ -67,9 +67,9 @@ from mavstream_protocol.quantities import (
     parse_percent,
     parse_size,
 )
-from mavstream_protocol.queries import Mode, OnError, QuerySpec, ReadFrom
+from mavstream_protocol.queries import Mode, OnError, QueryOptions, QuerySpec, ReadFrom, SqlQuerySpec
 from mavstream_protocol.schema import Field, FieldType, Schema
-from mavstream_protocol.streams import RESERVED_NAMES, FieldSpec, Retention, StreamSpec
+from mavstream_protocol.streams import RESERVED_NAMES, DerivedStreamSpec, FieldSpec, Retention, StreamSpec
 from mavstream_protocol.typed_plan import StreamShape, TypedPlan
 
 __all__ = [
@@ -82,6 +82,8 @@ __all__ = [
     "NAME_PATTERN",
     "RESERVED_NAMES",
     "AggregateNode",
+    "ClassBody",
+    "DerivedStreamSpec",
     "DistinctNode",
     "Duration",
     "ExceptNode",
@@ -117,6 +119,7 @@ __all__ = [
     "ProjectNode",
     "QosSpec",
     "QueryClass",
+    "QueryOptions",
     "QuerySpec",
     "ReadFrom",
     "Retention",
@@ -127,6 +130,7 @@ __all__ = [
     "Size",
     "SourceNode",
     "SplitNode",
+    "SqlQuerySpec",
     "StreamShape",
     "StreamSpec",
     "TableNode",

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import MakeStream
+from tests.conftest import MakeStream
 
 from mavstream_protocol.errors import InvalidPlan
 from mavstream_protocol.plans.inference import check_one_time, infer

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from conftest import MakeStream
+from tests.conftest import MakeStream
 from tests.support.servers.tables import as_arrow, as_parquet
 from tests.support.spark.answers import assert_same_rows, plan_of, spark_rows
 from typer.testing import CliRunner
