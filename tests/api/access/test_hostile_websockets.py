@@ -71,7 +71,7 @@ def test_a_refused_handshake_is_no_error_of_the_server(server: RunningServer) ->
 
 def test_answers_to_pipelined_requests_of_a_peer_that_has_gone_are_given_up(server: RunningServer) -> None:
     request = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n"
-    for count in (2, 10, 17, 100):
+    for count in (2, 10, 18, 100):
         with connected(server) as connection:
             connection.sendall(request * count)
             if count > 16:
