@@ -25,7 +25,9 @@ def run_chaos(tmp_path: Path, *arguments: str) -> tuple[subprocess.CompletedProc
     return done, json.loads(file.read_text())
 
 
-@pytest.mark.parametrize(("faults", "killed"), [("--no-faults", False), ("--verbose", True)])
+@pytest.mark.parametrize(
+    ("faults", "killed"), [pytest.param("--no-faults", False, marks=pytest.mark.long), ("--verbose", True)]
+)
 def test_every_answer_comes_exactly_once(tmp_path: Path, faults: str, killed: bool) -> None:
     done, report = run_chaos(tmp_path, "--seed", "6", "--rounds", "4", "--seconds-per-round", "0.2", faults)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -73,7 +73,7 @@ ABOVE = {
         },
     },
 }
-ROWS, FRAMES, KILLS = 50, 240, 10
+ROWS, FRAMES, KILLS = 50, 120, 5
 
 
 class Feed:
