@@ -69,8 +69,7 @@ class _Demo:
             watch = Watch(client)
             failures: list[str] = []
             try:
-                self._view.say("open this address in a browser to watch:")
-                self._view.say(f"21 queries in three classes on {self._address.url}")
+                self._view.say(f"21 queries in three classes; watch them in a browser at {self._address.url}")
                 await watch.submit("" if self._own else f"demo_{secrets.token_hex(3)}_")
                 report, passed = await self._work(watch)
                 failures += await watch.settle() if self._options.feed else []
