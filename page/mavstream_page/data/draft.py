@@ -33,7 +33,7 @@ _JSON = "json"
 
 
 class Draft:
-    """The composed query: its text or its steps, and what came of checking it."""
+    """The composed query: its text or its steps, and the result of checking it."""
 
     def __init__(self) -> None:
         self.mode = "sql"

@@ -11,6 +11,7 @@ import pytest
 from tests.support.servers.running_server import until
 from tests.support.services.query_service import HOT_PLAN, Service, served
 
+from mavstream_protocol.plans.plan import Plan, SelectNode
 from mavstream_protocol.wire.resources import DesiredState, QueryChange
 from mavstream_server.core.errors import Conflict, NotFound, Refused, StorageFull, WrongVersion
 from mavstream_server.core.failpoints import ONCE_VARIABLE, VARIABLE
@@ -27,6 +28,13 @@ def above(limit: int, **parts: Any) -> dict[str, Any]:
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
     return lambda test: served(test, tmp_path)
+
+
+def condition(plan: Plan) -> str:
+    """Return the condition of the select that `above` makes."""
+    node = plan.nodes["hot"]
+    assert isinstance(node, SelectNode)
+    return node.where
 
 
 async def temps(made: Service, count: int) -> list[int]:
@@ -65,7 +73,7 @@ def test_a_put_query_is_registered_and_then_replaced_while_it_runs(run: Run) -> 
         assert await temps(made, 3) == [25, 35]  # a page has rows of one plan
         assert all_temps(made) == [25, 35, 31]
         plan = await made.queries.views.plan("mine")
-        assert (plan.plan.nodes["hot"].where, plan.running) == ("temp > 30", None)  # type: ignore[attr-defined]
+        assert (condition(plan.plan), plan.running) == ("temp > 30", None)
         types = []
         with made.subscription("mine") as again:
             while "rows" not in types[2:]:
@@ -140,7 +148,7 @@ def test_the_checkpoint_decides_which_plan_goes_on_after_a_crash_of_the_engine(
         await until(lambda: made.link.restarts == 1 and made.queries.get("mine").placed, "the next engine")
         query = made.queries.get("mine")
         assert query.revision == replaced
-        assert query.record.spec.plan.nodes["hot"].where == ("temp > 30" if replaced else "temp > 20")  # type: ignore[attr-defined]
+        assert condition(query.record.spec.plan) == ("temp > 30" if replaced else "temp > 20")
         await made.feed(26, 36)
         await temps(made, 3 if replaced else 4)
         assert all_temps(made) == ([25, 35, 36] if replaced else [25, 35, 26, 36])
