@@ -26,7 +26,8 @@ Item = TypeVar("Item")
 class Page(BaseModel, Generic[Item]):
     """A page of a list; pass `next` as `?after=` for the next page, null at the end."""
 
-    model_config = _CONFIG
+    # No attribute docstrings: pydantic would search the stack for the source of each kind of page, for 20 ms.
+    model_config = ConfigDict(frozen=True)
     items: list[Item]
     next: str | None = None
 
