@@ -43,9 +43,7 @@ _LOG = logging.getLogger("mavstream.server")
 MAINTENANCE_S = 0.1
 _QUOTAS_S = 1.0
 """Interval between two checks of how much memory the queries of a token hold."""
-
-
-_WARM_UP_S = 1.0
+_WARM_UP_S = 2.0
 """Time from the start of the services to that of the process for large queries, if the server is idle."""
 
 
