@@ -309,6 +309,25 @@ class PulledResults(BaseModel):
     """Why they are missing: `retention`, or `damage` if some of them are damaged."""
 
 
+class StreamRows(BaseModel):
+    """A page of a stream's rows, at consecutive positions up to `next`."""
+
+    model_config = _CONFIG
+    rows: list[dict[str, Any]]
+    next: int
+    """The value of `after` for the next page: the position of the last row so far, -1 if there is none."""
+    end: int
+    """Position of the next row to come, when the page was requested."""
+    watermark: str | None
+    """The watermark of the stream at `end`; null before its first row."""
+    complete: bool
+    """Whether the stream ends at `end`: no rows will follow."""
+    gap: tuple[int, int] | None = None
+    """Requested positions before the rows that are no longer stored (start, stop), excluding the stop."""
+    gap_reason: GapReason | None = None
+    """Why they are missing: `retention`, or `damage` if some of them are damaged."""
+
+
 class PolicyInfo(BaseModel):
     """A scheduling policy that can be chosen."""
 

@@ -96,6 +96,7 @@ async def start_services(
         settings,
         catalog,
         parts.streams,
+        parts.rows,
         parts.tables,
         link,
         queries,
@@ -176,6 +177,7 @@ async def _maintain(services: Services, tables: TableRetention) -> None:
             services.files.check(time.monotonic_ns())
             services.producer_upkeep.run()
             services.appends.expire()
+            services.rows.expire()
             await _send_classes(services)
             await _send_clock(services)
             await tables.run()
