@@ -9,6 +9,7 @@ import numpy as np
 
 from mavstream_protocol.plans.windows import RowWindow, TimeWindow
 from mavstream_server.columns.batch import BEGIN_OF_TIME, Batch, Mark
+from mavstream_server.columns.pieces import Steps
 from mavstream_server.operators.operator import State
 from mavstream_server.operators.windows.gate import Admitted
 from mavstream_server.operators.windows.pane_buffer import PaneBuffer, rows_of
@@ -41,7 +42,7 @@ class WindowPairs(WindowedOperator):
         self._answered += result.size
         self.emit(result)
 
-    def fold(self, port: int, batch: Batch, admitted: Admitted) -> None:
+    def fold(self, port: int, batch: Batch, admitted: Admitted) -> Steps[None]:
         """Buffer the admitted rows of one input."""
         rows = rows_of(batch, admitted.rows)
         columns = {name: rows.columns[name] for name in self._columns[port]}
@@ -54,6 +55,8 @@ class WindowPairs(WindowedOperator):
             first = gate.count - batch.size
             kept.position = np.arange(first, gate.count) if admitted.rows is None else first + admitted.rows
         self._sides[port].add(kept, admitted)
+        return
+        yield
 
     def close(self, opened: int, batch: Batch, mark: Mark | None) -> Iterator[None]:
         """Answer all windows before `opened` in order, except those without left rows."""
