@@ -33,8 +33,11 @@ class WindowPairs(WindowedOperator):
         self._answered = 0
 
     @abstractmethod
-    def answer(self, number: int, left: Batch, right: Batch | None) -> Iterator[Batch]:
-        """Yield the answer for a window that has left rows; the caller sets the arrival times."""
+    def answer(self, number: int, left: Batch, right: Batch | None) -> Iterator[Batch | None]:
+        """Yield the answer for a window that has left rows, and None where a step ends.
+
+        The caller sets the arrival times.
+        """
 
     def hand_on(self, result: Batch) -> None:
         """Number and emit rows of an answer."""
@@ -62,12 +65,14 @@ class WindowPairs(WindowedOperator):
         """Answer all windows before `opened` in order, except those without left rows."""
         while (number := self._next_window()) is not None and number < opened:
             self._next = number + 1
-            left, right = (side.rows(number) for side in self._sides)
+            left = yield from self._sides[0].rows(number)
+            right = yield from self._sides[1].rows(number)
             if left is None:
                 continue
             for result in self.answer(number, left, right):
-                result.arrival = np.full(result.size, self._possible_since(left, right, mark))
-                self.hand_on(result)
+                if result is not None:
+                    result.arrival = np.full(result.size, self._possible_since(left, right, mark))
+                    self.hand_on(result)
                 yield
         self._next = max(self._next, opened)  # drop rows of closed windows, even if there were no left rows
         self._next_window()

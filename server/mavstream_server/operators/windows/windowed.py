@@ -56,6 +56,12 @@ class WindowedOperator(SteppedOperator):
     def clear(self) -> None:
         """Drop all rows: the query has ended."""
 
+    def conclude(self, mark: Mark) -> Iterator[None]:
+        """Emit a mark after the answers, in steps."""
+        self.emit_mark(mark)
+        return
+        yield
+
     def settled(self, watermark: int) -> int:
         """Return the watermark to emit: no later answer has an earlier time."""
         return watermark
@@ -114,13 +120,13 @@ class WindowedOperator(SteppedOperator):
             self._done = True
             self.clear()
             arrival = mark.arrival if mark is not None else int(batch.arrival[-1])
-            self.emit_mark(Mark(END_OF_TIME, arrival, end=True))
+            yield from self.conclude(Mark(END_OF_TIME, arrival, end=True))
         elif mark is not None:
             settled = mark.watermark
             if settled != END_OF_TIME:
                 settled = self.settled(settled)
             since = self._answers_since(mark.since)
-            self.emit_mark(Mark(settled, mark.arrival, mark.gap, mark.end, since))
+            yield from self.conclude(Mark(settled, mark.arrival, mark.gap, mark.end, since))
 
     def _first_window(self) -> int | None:
         """Return the window with which a one-time query ends, or None while it is unknown.
