@@ -10,7 +10,7 @@ from tests.conftest import MakeStream
 from mavstream_protocol.errors import InvalidPlan
 from mavstream_server.engine.engine import Engine
 from mavstream_server.engine.states import QueryState
-from mavstream_server.testing import ManualClock, PlanRun, ScriptedStream, run_plan
+from mavstream_server.testing import PlanRun, ScriptedStream, TickingClock, run_plan
 
 MS = 1_000_000
 JOIN = {
@@ -52,18 +52,6 @@ POLICIES: list[tuple[str, dict[str, Any]]] = [
     ("segment", {}),
     ("abd", {}),
 ]
-
-
-class TickingClock(ManualClock):
-    """A clock of which every look at the monotonic time takes a while, like that of a busy machine."""
-
-    def __init__(self, tick: int) -> None:
-        super().__init__()
-        self.tick = tick
-
-    def monotonic(self) -> int:
-        self.advance(nanoseconds=self.tick)
-        return self.now()
 
 
 @pytest.fixture

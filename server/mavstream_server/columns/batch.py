@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mavstream_server.columns.column import Column, Ints, concatenate
-from mavstream_server.columns.pieces import AT_ONCE, Steps, finished, pieces, taken
+from mavstream_server.columns.pieces import Steps, finished, fits, pieces, taken
 
 BEGIN_OF_TIME = -(1 << 63)
 END_OF_TIME = (1 << 63) - 1
@@ -106,7 +106,7 @@ class Batch:
 
     def taking(self, rows: Ints) -> Steps[Batch]:
         """Return the given rows and the mark, in steps."""
-        if len(rows) <= AT_ONCE:
+        if fits(len(rows)):
             return self.take(rows)
         columns = {}
         for name, column in self.columns.items():

@@ -6,12 +6,12 @@ import numpy as np
 
 from mavstream_server.columns.column import Ints
 from mavstream_server.columns.hash_table import HashTable
-from mavstream_server.columns.pieces import AT_ONCE, Steps, copied, finished, pieces
+from mavstream_server.columns.pieces import Steps, copied, finished, fits, pieces
 
 # A direct table may have this many slots, or this many per key; beyond that a hash table is used.
 _TABLE_SLOTS = 1 << 16
 _SLOTS_PER_KEY = 16
-_ROWS_AT_ONCE = 4 * AT_ONCE
+_TIMES = 4  # as many rows are looked up at once as in other pieces, since most keys are known
 
 
 class IntIndex:
@@ -75,7 +75,7 @@ class IntIndex:
 
     def encoding(self, values: Ints) -> Steps[Ints]:
         """Return the codes of keys, in steps; new keys get the next codes."""
-        if len(values) <= _ROWS_AT_ONCE:
+        if fits(len(values), _TIMES):
             if self.count + len(values) > len(self._keys) or self._hash is not None:
                 yield from self.reserve(values)
             elif len(values) and self._table is not None:
@@ -85,10 +85,9 @@ class IntIndex:
                 yield from self.reserve(values)
             return self.encode(values)
         codes = np.empty(len(values), dtype=np.int64)
-        for start in range(0, len(values), _ROWS_AT_ONCE):
-            some = values[start : start + _ROWS_AT_ONCE]
-            yield from self.reserve(some)
-            codes[start : start + len(some)] = self.encode(some)
+        for piece in pieces(len(values)):
+            yield from self.reserve(values[piece])
+            codes[piece] = self.encode(values[piece])
             yield
         return codes
 
@@ -177,8 +176,7 @@ class IntIndex:
         table = np.empty(span + max(span, 1024), dtype=np.int64)
         for piece in pieces(len(table)):
             table[piece] = -1
-            if not piece.start % _ROWS_AT_ONCE:
-                yield
+            yield
         for piece in pieces(self.count):
             table[self._keys[piece] - low] = np.arange(piece.start, piece.stop)
             yield

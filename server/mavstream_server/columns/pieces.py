@@ -14,7 +14,7 @@ import numpy as np
 from mavstream_server.columns.column import Array, Ints
 
 AT_ONCE = 1 << 13
-"""Rows or keys that are processed in one piece; the most costly work takes 0.2 us for each."""
+"""Rows or keys that are processed in one piece: the most costly work takes about 0.2 us for each."""
 
 _DIGIT_BITS = 16
 _DIGIT = (1 << _DIGIT_BITS) - 1
@@ -32,6 +32,11 @@ def finished(steps: Steps[T]) -> T:
         except StopIteration as end:
             result: T = end.value
             return result
+
+
+def fits(size: int, times: int = 1) -> bool:
+    """Return whether so many rows are one piece, or so many times as many as are one."""
+    return size <= times * AT_ONCE
 
 
 def pieces(size: int) -> Iterator[slice]:
@@ -63,7 +68,7 @@ def joined(arrays: Sequence[Array], dtype: type = np.int64) -> Steps[Array]:
 
 def taken(array: Array, rows: Ints) -> Steps[Array]:
     """Return the values at the given indexes."""
-    if len(rows) <= AT_ONCE:
+    if fits(len(rows)):
         return array.take(rows, axis=0)
     values = np.empty((len(rows), *array.shape[1:]), dtype=array.dtype)
     for piece in pieces(len(rows)):
@@ -80,7 +85,7 @@ def ordered(values: Ints, order: Ints | None = None) -> Steps[Ints]:
     """
     if order is not None:
         values = yield from taken(values, order)
-    if len(values) <= AT_ONCE:
+    if fits(len(values)):
         found: Ints = values.argsort(kind="stable")
     elif (yield from _in_order(values)):
         found = np.arange(len(values))
@@ -91,7 +96,7 @@ def ordered(values: Ints, order: Ints | None = None) -> Steps[Ints]:
 
 def ordered_floats(values: Array) -> Steps[Ints]:
     """Return the order that sorts floats; none is not a number."""
-    if len(values) <= AT_ONCE:
+    if fits(len(values)):
         return values.argsort(kind="stable")
     bits = np.empty(len(values), dtype=np.int64)
     for piece in pieces(len(values)):

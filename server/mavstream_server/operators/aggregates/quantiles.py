@@ -9,9 +9,9 @@ import numpy as np
 
 from mavstream_server.columns.column import Array, Column, Ints
 from mavstream_server.columns.pieces import (
-    AT_ONCE,
     Steps,
     finished,
+    fits,
     joined,
     ordered,
     ordered_floats,
@@ -19,8 +19,6 @@ from mavstream_server.columns.pieces import (
     taken,
 )
 from mavstream_server.operators.aggregates.accumulator import Accumulator, Slots, valid_rows
-
-_SORTED_AT_ONCE = 2 * AT_ONCE  # values
 
 
 class Quantiles(Accumulator):
@@ -128,7 +126,7 @@ class Quantiles(Accumulator):
         start = 0
         while start < len(owners):
             stop = _end_of_groups(owners, start)
-            if stop - start > _SORTED_AT_ONCE:
+            if not fits(stop - start):
                 order = yield from ordered_floats(values[start:stop])
                 values[start:stop] = yield from taken(values[start:stop], order)
             else:
@@ -141,9 +139,9 @@ class Quantiles(Accumulator):
 
 def _end_of_groups(owners: Ints, start: int) -> int:
     """Return where the values of so many groups end as can be sorted at once, of one group at least."""
-    stop = start + _SORTED_AT_ONCE
-    if stop >= len(owners):
-        return len(owners)
+    stop = start + next(pieces(len(owners) - start)).stop
+    if stop == len(owners):
+        return stop
     begin = int(np.searchsorted(owners, owners[stop]))
     return begin if begin > start else int(np.searchsorted(owners, owners[stop], side="right"))
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from mavstream_server.columns.batch import Batch, concatenating
 from mavstream_server.columns.column import Ints, Mask, both_valid
-from mavstream_server.columns.pieces import AT_ONCE, Steps, finished, joined, ordered, pieces, taken
+from mavstream_server.columns.pieces import Steps, finished, fits, joined, ordered, pieces, taken
 
 _PAIRS_AT_ONCE = 1 << 15
 _PACKED_BITS = 62
@@ -43,7 +43,7 @@ class SortedRun:
     @classmethod
     def building(cls, rows: Batch, codes: Ints) -> Steps[SortedRun]:
         """Do the same in steps."""
-        if rows.size <= AT_ONCE:
+        if fits(rows.size):
             return cls.build(rows, codes)
         assert rows.time is not None
         order = yield from ordered(codes, (yield from ordered(rows.time)))
@@ -65,8 +65,9 @@ class SortedRun:
         first, second = 0, 0
         while first < older.size or second < newer.size:
             stop, end = older.size, newer.size
-            if stop - first > AT_ONCE:
-                above = older.codes[first + AT_ONCE]
+            piece = next(pieces(stop - first), slice(0, 0))
+            if piece.stop < stop - first:
+                above = older.codes[first + piece.stop]
                 stop, end = (int(run.codes.searchsorted(above, "right")) for run in (older, newer))
             some = np.concatenate((np.arange(first, stop), np.arange(second, end) + older.size))
             given = codes.take(some)
