@@ -10,7 +10,6 @@ import numpy as np
 
 from mavstream_protocol.schema import FieldType
 from mavstream_server.columns.column import Column, Ints
-from mavstream_server.columns.dictionary import Dictionary
 from mavstream_server.testing import ManualClock, ScriptedStream, ScriptedTable
 
 _FRAME = 20_000
@@ -36,25 +35,24 @@ class Case(NamedTuple):
     """Writes the streams of a case of so many rows in a directory."""
 
 
-def _stream(path: Path, name: str, fields: str, columns: Mapping[str, Any], size: int) -> ScriptedStream:
-    """Write a complete stream with event time `at`."""
-    stream = ScriptedStream(path, name, fields, ManualClock(), event_time="at")
+def _stream(
+    path: Path, name: str, fields: str, columns: Mapping[str, Ints], lateness: int = 0
+) -> ScriptedStream:
+    """Write a complete stream with event time `at`; strings are made of numbers."""
+    stream = ScriptedStream(path, name, fields, ManualClock(), event_time="at", lateness=lateness)
+    size = len(columns["at"])
     for start in range(0, size, _FRAME):
         stop = min(start + _FRAME, size)
-        frame = {}
-        for field in stream.schema:
-            values = columns[field.name][start:stop]
-            if field.type is FieldType.STRING:
-                texts = Dictionary()
-                texts.extend([f"key number {value}" for value in dict.fromkeys(values.tolist())])
-                places = {value: place for place, value in enumerate(dict.fromkeys(values.tolist()))}
-                codes = np.array([places[value] for value in values.tolist()], dtype=np.int32)
-                frame[field.name] = Column(codes, None, texts)
-            else:
-                frame[field.name] = Column(values)
+        frame = {field.name: _column(field.type, columns[field.name][start:stop]) for field in stream.schema}
         stream.writer.append(frame, stop - start, 1 + start, producer=0, sequence=0)
     stream.complete()
     return stream
+
+
+def _column(type_: FieldType, values: Ints) -> Column:
+    if type_ is FieldType.STRING:
+        return Column.from_list(type_, [f"key number {value}" for value in values.tolist()])
+    return Column(values)
 
 
 def _times(rows: int, seconds: int) -> Ints:
@@ -78,18 +76,11 @@ def _grouped(
     disordered: bool = False,
 ) -> Case:
     def make(path: Path, rows: int) -> Inputs:
-        at = _times(rows, seconds)
+        columns = {"at": _times(rows, seconds), "k": keys(rows), "x": np.arange(rows) % 5003}
+        columns["g"] = np.arange(rows) % 1000
         if disordered:
-            at = at + np.random.default_rng(7).integers(0, _SECOND // 2, rows)
-        columns = {"at": at, "k": keys(rows), "g": np.arange(rows) % 1000, "x": np.arange(rows) % 5003}
-        clock = ManualClock()
-        stream = _stream(path, "s", fields, columns, rows) if not disordered else None
-        if stream is None:
-            stream = ScriptedStream(path, "s", fields, clock, event_time="at", lateness=_SECOND)
-            for start in range(0, rows, _FRAME):
-                frame = {field.name: Column(columns[field.name][start : start + _FRAME]) for field in stream.schema}
-                stream.writer.append(frame, len(frame["at"]), 1 + start, producer=0, sequence=0)
-            stream.complete()
+            columns["at"] += np.random.default_rng(7).integers(0, _SECOND // 2, rows)
+        stream = _stream(path, "s", fields, columns, _SECOND if disordered else 0)
         aggregate = {
             "op": "aggregate",
             "input": "in",
@@ -102,16 +93,13 @@ def _grouped(
     return Case(make)
 
 
-def _pair(build: Callable[[int], tuple[Nodes, Mapping[str, Any], Mapping[str, Any]]]) -> Case:
+def _pair(build: Callable[[int], tuple[Nodes, Mapping[str, Ints], Mapping[str, Ints]]]) -> Case:
     """Return a case with two streams, `l` and `r`."""
 
     def make(path: Path, rows: int) -> Inputs:
         nodes, left, right = build(rows)
         fields = "at timestamp, k int, x int"
-        streams = [
-            _stream(path, name, fields, columns, len(columns["at"]))
-            for name, columns in (("l", left), ("r", right))
-        ]
+        streams = [_stream(path, name, fields, columns) for name, columns in (("l", left), ("r", right))]
         sources = {name: {"op": "source", "stream": name} for name in ("l", "r")}
         return Inputs({**sources, "both": nodes}, "both", streams)
 
@@ -152,7 +140,7 @@ def _union(rows: int) -> tuple[Nodes, dict[str, Ints], dict[str, Ints]]:
 
 def _table(path: Path, rows: int) -> Inputs:
     keys = _scattered(np.arange(rows))
-    stream = _stream(path, "s", "at timestamp, k int, x int", _columns(rows, keys), rows)
+    stream = _stream(path, "s", "at timestamp, k int, x int", _columns(rows, keys))
     clock = ManualClock(0)
     table = ScriptedTable(path / "tables", "t", "k int, name int", clock)
     table.put(*zip(keys.tolist(), range(rows), strict=True))
@@ -168,9 +156,8 @@ def _table(path: Path, rows: int) -> Inputs:
 
 
 def _distinct(path: Path, rows: int) -> Inputs:
-    stream = _stream(
-        path, "s", "at timestamp, k int, x int", _columns(rows, _scattered(np.arange(rows))), rows
-    )
+    columns = _columns(rows, _scattered(np.arange(rows)))
+    stream = _stream(path, "s", "at timestamp, k int, x int", columns)
     nodes = {
         "in": {"op": "source", "stream": "s"},
         "p": {"op": "project", "input": "in", "compute": {"k": "k", "x": "x"}},

@@ -11,7 +11,7 @@ import gc
 import resource
 import tempfile
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -50,11 +50,11 @@ class StepWatch:
 
     def __init__(self, engine: Engine, query: RunningQuery) -> None:
         self._engine = engine
-        self._own: Counter[str] = Counter()
+        self._own: defaultdict[str, float] = defaultdict(float)
         self._inner = 0.0
         self._collected = False
         self.times: list[float] = []
-        self.longest: list[Longest] = []
+        self.longest = Longest(0.0, "none", 0.0, 0, False)
         for operator in query.network.operators.values():
             for name in ("begin", "proceed", "read"):
                 if (call := getattr(operator, name, None)) is not None:
@@ -68,7 +68,7 @@ class StepWatch:
                 return call(*arguments)
             finally:
                 elapsed = time.thread_time() - begin
-                self._own[name] += elapsed - self._inner  # type: ignore[assignment]
+                self._own[name] += elapsed - self._inner
                 self._inner = outer + elapsed
 
         return measured
@@ -76,13 +76,12 @@ class StepWatch:
     def _gc(self, phase: str, info: dict[str, int]) -> None:
         self._collected = True
 
-    def run(self, most: int = 1_000_000_000) -> None:
+    def run(self) -> None:
         """Step until there is nothing to do."""
         gc.callbacks.append(self._gc)
         try:
-            for _ in range(most):
-                if not self._step():
-                    return
+            while self._step():
+                pass
         finally:
             gc.callbacks.remove(self._gc)
 
@@ -94,10 +93,10 @@ class StepWatch:
         busy = self._engine.step()
         elapsed = 1e3 * (time.thread_time() - begin)
         self.times.append(elapsed)
-        if not self.longest or elapsed > self.longest[-1].milliseconds:
+        if elapsed > self.longest.milliseconds:
             faults = resource.getrusage(resource.RUSAGE_THREAD).ru_minflt - faults
             name, own = max(self._own.items(), key=lambda item: item[1], default=("engine", 0.0))
-            self.longest.append(Longest(elapsed, name, 1e3 * own, faults, self._collected))
+            self.longest = Longest(elapsed, name, 1e3 * own, faults, self._collected)
         return busy
 
     def percentile(self, share: float) -> float:
@@ -137,17 +136,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> Outcome:
     """Measure the cases."""
-    lines, metrics = [], {}
+    metrics: dict[str, dict[str, Any]] = {}
     for name in options.case or CASES:
         with tempfile.TemporaryDirectory() as directory:
             watch, answers, seconds = measure(CASES[name], options.rows, Path(directory))
-        gc.collect()
-        long = [each for each in watch.times if each > _LONG_MS]
-        longest = watch.longest[-1]
+        longest = watch.longest
         metrics[name] = {
             "longest_ms": longest.milliseconds,
             "p99_ms": watch.percentile(0.99),
-            "over_10_ms": len(long),
+            "over_10_ms": sum(each > _LONG_MS for each in watch.times),
             "operator": longest.operator,
             "operator_ms": longest.own_milliseconds,
             "page_faults": longest.faults,
@@ -156,21 +153,21 @@ def run(options: argparse.Namespace) -> Outcome:
             "answers": answers,
             "seconds": seconds,
         }
-        row = metrics[name]
-        lines.append(
-            [
-                name,
-                f"{longest.milliseconds:.1f}",
-                f"{row['p99_ms']:.1f}",
-                str(len(long)),
-                longest.operator,
-                f"{longest.own_milliseconds:.1f}",
-                str(longest.faults),
-                "gc" if longest.collected else "-",
-                str(answers),
-                f"{seconds:.2f}",
-            ]
-        )
-        print("  ".join(lines[-1]), flush=True) if not options.json else None
-    header = ["case", "longest ms", "p99 ms", "over 10 ms", "operator", "its ms", "faults", "gc", "answers", "s"]
-    return Outcome(metrics, text_table(header, lines))
+    return Outcome(metrics, text_table(("case", *_SHOWN), [_line(*case) for case in metrics.items()]))
+
+
+_SHOWN = {
+    "longest ms": lambda row: f"{row['longest_ms']:.1f}",
+    "p99 ms": lambda row: f"{row['p99_ms']:.1f}",
+    "over 10 ms": lambda row: str(row["over_10_ms"]),
+    "operator": lambda row: row["operator"],
+    "its ms": lambda row: f"{row['operator_ms']:.1f}",
+    "faults": lambda row: str(row["page_faults"]),
+    "gc": lambda row: "yes" if row["collected"] else "-",
+    "answers": lambda row: str(row["answers"]),
+    "s": lambda row: f"{row['seconds']:.2f}",
+}
+
+
+def _line(name: str, row: dict[str, Any]) -> list[str]:
+    return [name, *(form(row) for form in _SHOWN.values())]

@@ -11,6 +11,7 @@ from mavstream_server.columns.column import Ints
 from mavstream_server.columns.pieces import Steps, pieces
 
 _LEAST_BITS = 10
+_FEW = 128  # keys that are added one by one
 _HALF = np.uint64(32)
 # Drawn anew by each process, so that nobody can choose keys that collide.
 _FACTORS = np.uint64(secrets.randbits(64) | 1), np.uint64(secrets.randbits(64) | 1)
@@ -60,6 +61,13 @@ class HashTable:
     def add(self, values: Ints, first: int) -> None:
         """Add distinct values that are not known; they get the codes from `first` on."""
         slots, places = self._slots, self._places(values)
+        if len(values) <= _FEW:
+            for code, place in enumerate(places.tolist(), first + 1):
+                free = place
+                while slots[free]:
+                    free = free + 1 & self._mask
+                slots[free] = code
+            return
         codes = np.arange(first + 1, first + 1 + len(values), dtype=np.int32)
         while len(places):
             free = slots.take(places) == 0

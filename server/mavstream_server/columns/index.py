@@ -11,6 +11,7 @@ from mavstream_server.columns.pieces import Steps, copied, finished, fits, piece
 # A direct table may have this many slots, or this many per key; beyond that a hash table is used.
 _TABLE_SLOTS = 1 << 16
 _SLOTS_PER_KEY = 16
+_FEW = 128  # values that are numbered one by one, which takes less time than sorting them
 _TIMES = 4  # as many rows are looked up at once as in other pieces, since most keys are known
 
 
@@ -18,8 +19,8 @@ class IntIndex:
     """Maps int64 keys to 0, 1, 2, ... in order of first appearance, vectorised.
 
     Dense keys are looked up in a direct table (an array indexed by key - base) with one gather; sparse ones
-    in a hash table. Both grow by being built anew, which takes as long as there are keys: `reserve` does it in
-    steps.
+    in a hash table. Both grow by being built anew, for which `reserve` needs more steps the more keys there
+    are.
     """
 
     __slots__ = ("_base", "_hash", "_keys", "_table", "count")
@@ -149,14 +150,10 @@ class IntIndex:
             return codes
         if self.count + len(missing) > table.capacity:
             table = self._hash = finished(HashTable.of(self.keys, len(missing)))
-        distinct, first, inverse = np.unique(values.take(missing), return_index=True, return_inverse=True)
-        order = first.argsort()
-        new = np.empty(len(order), dtype=np.int64)
-        new[order] = np.arange(self.count, self.count + len(order))
-        codes[missing] = new.take(inverse)
-        distinct = distinct.take(order)
-        table.add(distinct, self.count)
-        self._append(distinct)
+        new, numbers = _numbered(values.take(missing))
+        codes[missing] = numbers + self.count
+        table.add(new, self.count)
+        self._append(new)
         return codes
 
     def _append(self, keys: Ints) -> None:
@@ -181,3 +178,16 @@ class IntIndex:
             table[self._keys[piece] - low] = np.arange(piece.start, piece.stop)
             yield
         self._base, self._table = low, table
+
+
+def _numbered(values: Ints) -> tuple[Ints, Ints]:
+    """Return the distinct values in the order of their first appearance, and the number of each value."""
+    if len(values) <= _FEW:
+        every = values.tolist()
+        known = {value: number for number, value in enumerate(dict.fromkeys(every))}
+        return np.array(list(known), dtype=np.int64), np.array([known[value] for value in every])
+    distinct, first, inverse = np.unique(values, return_index=True, return_inverse=True)
+    order = first.argsort()
+    numbers = np.empty(len(order), dtype=np.int64)
+    numbers[order] = np.arange(len(order))
+    return distinct.take(order), numbers.take(inverse)

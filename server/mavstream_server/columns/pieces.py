@@ -1,12 +1,12 @@
 """Pieces: long work on arrays as generators, which stop after each piece so that other work can run.
 
-A generator yields after each piece and returns its result. Until it has finished, the arrays that it reads must
-not change.
+A generator yields after each piece and returns its result. Until it has finished, the arrays that it reads
+must not change.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -34,6 +34,14 @@ def finished(steps: Steps[T]) -> T:
             return result
 
 
+def one_after_other(works: Iterable[Steps[T]]) -> Steps[list[T]]:
+    """Do several works and return their results."""
+    results = []
+    for work in works:
+        results.append((yield from work))  # noqa: PERF401 - a comprehension cannot yield
+    return results
+
+
 def fits(size: int, times: int = 1) -> bool:
     """Return whether so many rows are one piece, or so many times as many as are one."""
     return size <= times * AT_ONCE
@@ -45,7 +53,7 @@ def pieces(size: int) -> Iterator[slice]:
 
 
 def copied(array: Array, capacity: int) -> Steps[Array]:
-    """Return a larger copy of an array (of its rows, if it has two dimensions); the rest has no values yet."""
+    """Return a copy of an array with more rows, of which the last ones have no values yet."""
     copy = np.empty((capacity, *array.shape[1:]), dtype=array.dtype)
     for piece in pieces(len(array)):
         copy[piece] = array[piece]

@@ -13,7 +13,7 @@ from mavstream_protocol.schema import FieldType
 from mavstream_server.columns.batch import Batch, Mark
 from mavstream_server.columns.column import Column, Ints
 from mavstream_server.columns.keys import KeyCoder, distinct_codes
-from mavstream_server.columns.pieces import Steps, ordered
+from mavstream_server.columns.pieces import Steps, one_after_other, ordered
 from mavstream_server.expressions import RowErrors, compile_expression
 from mavstream_server.operators.aggregates.accumulator import Accumulator
 from mavstream_server.operators.aggregates.calls import CallState
@@ -123,9 +123,9 @@ class Aggregate(WindowedOperator):
             batch = batch.take(admitted.rows)
             ordinals = None if ordinals is None else ordinals.take(admitted.rows)
         errors = RowErrors()
-        columns = []
-        for call in self._calls:
-            columns.append((yield from call.column(batch.columns, batch.size, errors)))
+        columns = yield from one_after_other(
+            call.column(batch.columns, batch.size, errors) for call in self._calls
+        )
         columns += self._own_columns(batch, ordinals)
         codes = yield from self._keys.encoding([batch.columns[column] for column in self._by], batch.size)
         rows = Rows(codes, self._keys.count, columns, ordinals)

@@ -57,7 +57,10 @@ class TimeOrder:
             self._waiting.append((batch, major, minor))
 
     def releasing(self, mark: Mark) -> Iterator[Batch | None]:
-        """Yield the rows before the mark's watermark, in order, followed by the mark; None where a step ends."""
+        """Yield the rows before the mark's watermark, in order, followed by the mark.
+
+        Yields None where a step ends between two batches.
+        """
         ready: list[tuple[Batch, int, Ints]] = []
         waiting: list[tuple[Batch, int, Ints]] = []
         for batch, major, minor in self._waiting:

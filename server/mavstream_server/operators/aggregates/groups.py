@@ -11,7 +11,7 @@ import numpy as np
 from mavstream_server.columns.column import Column, Ints
 from mavstream_server.columns.index import IntIndex
 from mavstream_server.columns.keys import repacked
-from mavstream_server.columns.pieces import Steps, finished, joined, ordered, pieces, taken
+from mavstream_server.columns.pieces import Steps, finished, joined, one_after_other, ordered, pieces, taken
 from mavstream_server.operators.aggregates.accumulator import Accumulator, Slots
 from mavstream_server.operators.windows.panes import Panes
 
@@ -43,23 +43,17 @@ class Groups:
 
     def taking(self, slots: Ints) -> Steps[Groups]:
         """Return some of the groups, in steps."""
-        codes, accumulators = (yield from taken(self.codes, slots)), []
-        for accumulator in self.accumulators:
-            accumulators.append((yield from accumulator.taking(slots)))
-        return Groups(codes, accumulators)
+        codes = yield from taken(self.codes, slots)
+        return Groups(codes, (yield from one_after_other(a.taking(slots) for a in self.accumulators)))
 
     def answering(self, slots: Ints) -> Steps[Groups]:
         """Return some of the groups, in steps, that are only asked for their results."""
-        codes, accumulators = (yield from taken(self.codes, slots)), []
-        for accumulator in self.accumulators:
-            accumulators.append((yield from accumulator.answering(slots)))
-        return Groups(codes, accumulators)
+        codes = yield from taken(self.codes, slots)
+        return Groups(codes, (yield from one_after_other(a.answering(slots) for a in self.accumulators)))
 
     def dividing(self, size: int) -> Steps[Iterator[Groups]]:
         """Prepare the results of all groups, in steps; returns each `size` consecutive groups."""
-        each = []
-        for accumulator in self.accumulators:
-            each.append((yield from accumulator.dividing(size)))
+        each = yield from one_after_other(a.dividing(size) for a in self.accumulators)
         return (
             Groups(self.codes[start : start + size], [next(parts) for parts in each])
             for start in range(0, len(self), size)
@@ -179,8 +173,7 @@ class GroupTable:
         if not self._order or self._order[0] >= before:
             return None
         panes, codes = yield from self._unpacked()
-        if max(self._numbers) < before and len(self._numbers) == 1:
-            # All groups of a single pane: they need no sorting.
+        if len(self._numbers) == 1:  # all groups of a single pane: they need no sorting
             popped = Groups(codes, self.accumulators)
             self.accumulators, self._cells = self._make(), IntIndex()
             self._forget_panes(before)
@@ -254,7 +247,9 @@ class GroupTable:
         if not len(keys):
             return panes, codes
         first = min(self._panes)
-        numbers = np.array([self._panes.get(number, 0) for number in range(first, self._next)], dtype=np.int64)
+        numbers = np.array(
+            [self._panes.get(number, 0) for number in range(first, self._next)], dtype=np.int64
+        )
         for piece in pieces(len(keys)):
             codes[piece] = keys[piece] & low
             panes[piece] = numbers.take((keys[piece] >> self._bits) - first)

@@ -111,7 +111,8 @@ class IntervalJoin(SteppedOperator):
             self._order.add(joined[0], 0, joined[1])
 
     def _compact(self) -> Iterator[None]:
-        live = yield from distinct_codes([codes for side in self.sides for codes in side.codes], self._keys.count)
+        held = [codes for side in self.sides for codes in side.codes]
+        live = yield from distinct_codes(held, self._keys.count)
         mapping = yield from self._keys.compact(live)  # preserves their order, so that runs stay sorted
         if mapping is not None:
             for side in self.sides:

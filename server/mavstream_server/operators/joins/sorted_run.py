@@ -71,11 +71,8 @@ class SortedRun:
                 stop, end = (int(run.codes.searchsorted(above, "right")) for run in (older, newer))
             some = np.concatenate((np.arange(first, stop), np.arange(second, end) + older.size))
             given = codes.take(some)
-            if apart:
-                found = _stable_order(given, int(given.max()))
-            else:
-                found = np.lexsort((times.take(some), given))
-            orders.append(some.take(found))
+            sort = _stable_order(given, int(given.max())) if apart else np.lexsort((times.take(some), given))
+            orders.append(some.take(sort))
             first, second = stop, end
             yield
         order = yield from joined(orders)
