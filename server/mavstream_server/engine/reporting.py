@@ -253,7 +253,7 @@ def _resident_bytes() -> int:
 
 
 def oldest_arrival(queries: Iterable[RunningQuery], table: str) -> int | None:
-    """Return the lowest arrival time of the rows that are in or between operators of queries that join a table.
+    """Return the lowest arrival time of the rows in and between operators of queries that join a table.
 
     Rows that were not read yet are not included: the stream logs know their arrival times.
     """

@@ -148,8 +148,8 @@ _END = object()
 class SteppedOperator(Operator):
     """An operator for which a batch may take long; its work is divided into steps of bounded size.
 
-    Between two steps other operators may run, so that important queries never wait for a large answer. All that
-    takes longer the more rows or groups are held is done in pieces (`columns/pieces.py`).
+    Between two steps other operators may run, so that important queries never wait for a large answer. What
+    takes the longer the more rows or groups are held is done in pieces (`columns/pieces.py`).
     """
 
     _begun: Batch
@@ -176,7 +176,7 @@ class SteppedOperator(Operator):
         if self.unfinished is None:
             return None
         arrivals = [int(self._begun.arrival.min())] if self._begun.size else []
-        if self._begun.mark is not None:
+        if self._begun.mark is not None and self._begun.mark.arrival:
             arrivals.append(self._begun.mark.arrival)
         return min(arrivals, default=None)
 
