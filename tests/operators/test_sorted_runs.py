@@ -40,7 +40,7 @@ def test_sorted_runs_find_the_pairs_of_a_double_loop(seed: int, monkeypatch: pyt
     random = Random(seed)
     codes, times = random.choice([(3, 50), (1 << 40, 40), (70_000, 1 << 45), (2, 1 << 61)])
     if seed % 2:
-        monkeypatch.setattr(sorted_run, "_PAIRS_AT_ONCE", 7)
+        monkeypatch.setattr(sorted_run, "PAIRS_AT_ONCE", 7)
     here, asking = random_rows(random, codes, times), random_rows(random, codes, times)
     if codes > 100:
         asking += [here[0]]

@@ -52,6 +52,22 @@ def pieces(size: int) -> Iterator[slice]:
     return (slice(start, min(start + AT_ONCE, size)) for start in range(0, size, AT_ONCE))
 
 
+def portions(counts: Ints, most: int | None = None) -> Iterator[tuple[int, int]]:
+    """Yield ranges of rows whose counts add up to at most so many (by default one piece), or single rows."""
+    most = AT_ONCE if most is None else most
+    total = int(counts.sum())
+    if total <= most:
+        yield 0, len(counts)
+        return
+    totals = counts.cumsum()
+    first = 0
+    while first < len(counts):
+        done = int(totals[first - 1]) if first else 0
+        last = max(first + 1, int(totals.searchsorted(done + most, "right")))
+        yield first, last
+        first = last
+
+
 def copied(array: Array, capacity: int) -> Steps[Array]:
     """Return a copy of an array with more rows, of which the last ones have no values yet."""
     copy = np.empty((capacity, *array.shape[1:]), dtype=array.dtype)

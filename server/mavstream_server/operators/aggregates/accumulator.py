@@ -82,8 +82,7 @@ class Accumulator(ABC):
     def updating(self, slots: Slots, column: Column, ordinals: Ints | None) -> Steps[None]:
         """Fold rows into their slots, in steps if that may take long for few rows."""
         self.update(slots, column, ordinals)
-        return
-        yield
+        yield from ()
 
     @abstractmethod
     def merge(self, slots: Ints, other: Self) -> None:
@@ -128,8 +127,8 @@ class Accumulator(ABC):
 
         Nothing may be folded in before the last one has been used.
         """
+        yield from ()
         return (self.view(slice(start, min(start + size, self.size))) for start in range(0, self.size, size))
-        yield
 
     def parts(self, size: int) -> Iterator[Self]:
         """Return the state of each `size` consecutive slots, ready for its results."""
@@ -153,8 +152,7 @@ class Accumulator(ABC):
 
     def recode(self, mapping: Ints) -> Steps[None]:
         """Replace value codes after their coder was compacted, in steps."""
-        return
-        yield
+        yield from ()
 
     def save(self) -> dict[str, Any]:
         """Return the state for a snapshot."""

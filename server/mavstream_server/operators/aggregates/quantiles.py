@@ -139,7 +139,7 @@ class Quantiles(Accumulator):
 
 def _end_of_groups(owners: Ints, start: int) -> int:
     """Return where the values of so many groups end as can be sorted at once, of one group at least."""
-    stop = start + next(pieces(len(owners) - start)).stop
+    stop: int = start + next(pieces(len(owners) - start)).stop
     if stop == len(owners):
         return stop
     begin = int(np.searchsorted(owners, owners[stop]))

@@ -11,7 +11,7 @@ import numpy as np
 
 from mavstream_server.columns.batch import BEGIN_OF_TIME
 from mavstream_server.columns.column import Column, Ints
-from mavstream_server.columns.pieces import Steps, finished, taken
+from mavstream_server.columns.pieces import Steps, finished, portions, taken
 from mavstream_server.operators.aggregates.accumulator import Accumulator
 from mavstream_server.operators.aggregates.groups import Groups, GroupTable, MakeAccumulators
 from mavstream_server.operators.aggregates.sliding import SlidingGroups
@@ -168,10 +168,13 @@ class OverlappingWindows(WindowGroups):
         lasts = self._windows.lasts_of_panes(panes.numbers.take(straggling))
         self._unanswered.add(firsts, lasts)
         counts = lasts - firsts + 1
-        each = np.repeat(np.arange(len(straggling)), counts)
-        steps = np.arange(len(each)) - np.repeat(np.cumsum(counts) - counts, counts)
-        windows = Panes.of(firsts.take(each) + steps)
-        yield from rows.take(straggling.take(each)).fold_into(self._stragglers, windows)
+        for first, stop in portions(counts):
+            some = counts[first:stop]
+            each = np.repeat(np.arange(first, stop), some)
+            steps = np.arange(len(each)) - np.repeat(np.cumsum(some) - some, some)
+            copies = rows.take(straggling.take(each))
+            yield from copies.fold_into(self._stragglers, Panes.of(firsts.take(each) + steps))
+            yield
 
     def close(self, opened: int, code_count: int) -> Iterator[tuple[Ints, Groups] | None]:
         """Yield the groups of closed windows one window at a time, except those without rows."""

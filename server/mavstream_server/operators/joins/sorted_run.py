@@ -8,9 +8,9 @@ import numpy as np
 
 from mavstream_server.columns.batch import Batch, concatenating
 from mavstream_server.columns.column import Ints, Mask, both_valid
-from mavstream_server.columns.pieces import Steps, finished, fits, joined, ordered, pieces, taken
+from mavstream_server.columns.pieces import Steps, finished, fits, joined, ordered, pieces, portions, taken
 
-_PAIRS_AT_ONCE = 1 << 15
+PAIRS_AT_ONCE = 1 << 15
 _PACKED_BITS = 62
 
 
@@ -193,23 +193,8 @@ def _pairs(start: int, begin: Ints, end: Ints) -> Iterator[tuple[Ints, Ints]]:
     """Yield pairs of each row, numbered from `start`, with the indexes between its begin and its end."""
     counts = end - begin
     if np.count_nonzero(counts):
-        for first, last in portions(counts):
+        for first, last in portions(counts, PAIRS_AT_ONCE):
             yield pairs_of(start + first, begin[first:last], counts[first:last])
-
-
-def portions(counts: Ints) -> Iterator[tuple[int, int]]:
-    """Yield ranges of rows such that each has a bounded number of pairs, or is a single row."""
-    total = int(counts.sum())
-    if total <= _PAIRS_AT_ONCE:
-        yield 0, len(counts)
-        return
-    totals = counts.cumsum()
-    first = 0
-    while first < len(counts):
-        done = int(totals[first - 1]) if first else 0
-        last = max(first + 1, int(totals.searchsorted(done + _PAIRS_AT_ONCE, "right")))
-        yield first, last
-        first = last
 
 
 def pairs_of(first: int, begin: Ints, counts: Ints) -> tuple[Ints, Ints]:

@@ -58,8 +58,7 @@ class WindowPairs(WindowedOperator):
             first = gate.count - batch.size
             kept.position = np.arange(first, gate.count) if admitted.rows is None else first + admitted.rows
         self._sides[port].add(kept, admitted)
-        return
-        yield
+        yield from ()
 
     def close(self, opened: int, batch: Batch, mark: Mark | None) -> Iterator[None]:
         """Answer all windows before `opened` in order, except those without left rows."""

@@ -59,8 +59,7 @@ class WindowedOperator(SteppedOperator):
     def conclude(self, mark: Mark) -> Iterator[None]:
         """Emit a mark after the answers, in steps."""
         self.emit_mark(mark)
-        return
-        yield
+        yield from ()
 
     def settled(self, watermark: int) -> int:
         """Return the watermark to emit: no later answer has an earlier time."""
