@@ -21,6 +21,7 @@ from bench.scheduling.step_cases import CASES, Case
 from mavstream_protocol.plans.inference import infer
 from mavstream_protocol.plans.plan import Plan
 from mavstream_protocol.scheduling import DEFAULT_SCHEDULER
+from mavstream_server.core.heap import freeze_heap
 from mavstream_server.engine.engine import Engine
 from mavstream_server.engine.process.allocator import keep_freed_memory
 from mavstream_server.engine.query import RunningQuery
@@ -106,7 +107,6 @@ class StepWatch:
 
 def measure(case: Case, rows: int, directory: Path) -> tuple[StepWatch, int, float]:
     """Run a case; returns its steps, its answers and the processor time of all (s)."""
-    keep_freed_memory()  # as an engine process does
     inputs = case.make(directory, rows)
     tables = {table.name: table.schema for table in inputs.tables}
     typed = infer(
@@ -121,6 +121,8 @@ def measure(case: Case, rows: int, directory: Path) -> tuple[StepWatch, int, flo
     sink = CountingSink()
     query = engine.start(QueryRequest("steps", typed, earliest=True), sink)
     watch = StepWatch(engine, query)
+    keep_freed_memory()  # this and the next as an engine process does
+    freeze_heap()
     begin = time.thread_time()
     watch.run()
     if query.state is not QueryState.FINISHED:
@@ -156,7 +158,7 @@ def run(options: argparse.Namespace) -> Outcome:
     return Outcome(metrics, text_table(("case", *_SHOWN), [_line(*case) for case in metrics.items()]))
 
 
-_SHOWN = {
+_SHOWN: dict[str, Callable[[dict[str, Any]], str]] = {
     "longest ms": lambda row: f"{row['longest_ms']:.1f}",
     "p99 ms": lambda row: f"{row['p99_ms']:.1f}",
     "over 10 ms": lambda row: str(row["over_10_ms"]),
