@@ -13,7 +13,7 @@ from bench.engine import engine, sharing
 from bench.optimizer import targets, watching
 from bench.outcome import Outcome
 from bench.recovery import recovery
-from bench.scheduling import classes, deadlines, decisions, isolation
+from bench.scheduling import classes, deadlines, decisions, isolation, steps
 from bench.service import page, service, sql
 from bench.simulation import agreement, simulator
 
@@ -40,6 +40,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "simulator": Benchmark("tuples per second of the simulator", simulator.add_options, simulator.run),
     "spark": Benchmark("what a generated row costs", spark.add_options, spark.run),
     "watching": Benchmark("what watching targets costs", watching.add_options, watching.run),
+    "steps": Benchmark("the longest steps of operators with much state", steps.add_options, steps.run),
     "targets": Benchmark("targets kept in bursts, by an optimizer or not", targets.add_options, targets.run),
     "sql": Benchmark("what a query as SQL costs until it runs", sql.add_options, sql.run),
     "service": Benchmark("the service over websockets", service.add_options, service.run),

@@ -14,6 +14,7 @@ from mavstream_server.columns.column import Column, Ints
 from mavstream_server.columns.dictionary import Dictionary
 from mavstream_server.columns.index import IntIndex
 from mavstream_server.columns.keys import KeyCoder
+from mavstream_server.columns.pieces import AT_ONCE, finished
 
 INTS = st.one_of(st.integers(-5, 5), st.integers(-(2**63), 2**63 - 1), st.integers(0, 100_000))
 VALUES: dict[FieldType, st.SearchStrategy[Any]] = {
@@ -44,7 +45,7 @@ def test_an_index_numbers_keys_in_order_of_appearance(batches: list[list[int]]) 
     for keys in batches:
         assert index.encode(np.array(keys, dtype=np.int64)).tolist() == reference.encode(keys)
     assert index.keys.tolist() == list(reference.codes)
-    again = IntIndex(index.keys)
+    again = finished(IntIndex.of(index.keys))
     assert again.encode(index.keys).tolist() == list(range(index.count))
 
 
@@ -105,13 +106,7 @@ def test_equal_keys_have_equal_codes_and_codes_give_the_keys_back(case: Any) -> 
 
 def compacted(coder: KeyCoder, live: Ints) -> Ints | None:
     """Run all steps of a compaction; returns the new codes by old code."""
-    steps = coder.compact(live)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            mapping: Ints | None = end.value
-            return mapping
+    return finished(coder.compact(live))
 
 
 @settings(max_examples=100, deadline=None, derandomize=True)
@@ -183,30 +178,31 @@ def test_a_compaction_moves_a_bounded_number_of_keys_in_each_step(monkeypatch: p
     coder = KeyCoder([FieldType.INT, FieldType.INT])
     codes = coder.encode(numbers_from(0, 50_000), 50_000)
     moved: list[int] = []
-    encode = KeyCoder.encode
+    encoding = KeyCoder.encoding
 
-    def counting(self: KeyCoder, columns: Any, size: int) -> Ints:
+    def counting(self: KeyCoder, columns: Any, size: int) -> Any:
         moved.append(size)
-        return encode(self, columns, size)
+        return encoding(self, columns, size)
 
-    monkeypatch.setattr(KeyCoder, "encode", counting)
+    monkeypatch.setattr(KeyCoder, "encoding", counting)
     live = np.unique(codes)[::3]
     assert compacted(coder, live) is not None
     assert sum(moved) == len(live)
-    assert max(moved) <= 4096
+    assert max(moved) <= AT_ONCE
 
 
 def test_scattered_pairs_are_not_indexed_again_as_they_become_many(monkeypatch: pytest.MonkeyPatch) -> None:
     indexed: list[int] = []
-    begin = IntIndex.__init__
+    of = IntIndex.of
 
-    def counting(self: IntIndex, keys: Ints | None = None) -> None:
-        indexed.append(0 if keys is None else len(keys))
-        begin(self, keys)
+    def counting(keys: Ints) -> Any:
+        indexed.append(len(keys))
+        return of(keys)
 
-    monkeypatch.setattr(IntIndex, "__init__", counting)
+    monkeypatch.setattr(IntIndex, "of", counting)
     coder = KeyCoder([FieldType.INT, FieldType.INT])
     for first in range(0, 100_000, 1000):
         coder.encode(numbers_from(first, first + 1000), 1000)
     assert coder.count == 100_000
+    assert indexed
     assert max(indexed) < 5000

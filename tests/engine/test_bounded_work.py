@@ -10,7 +10,7 @@ from tests.conftest import MakeStream
 from mavstream_protocol.errors import InvalidPlan
 from mavstream_server.engine.engine import Engine
 from mavstream_server.engine.states import QueryState
-from mavstream_server.testing import ManualClock, PlanRun, ScriptedStream, run_plan
+from mavstream_server.testing import PlanRun, ScriptedStream, TickingClock, run_plan
 
 MS = 1_000_000
 JOIN = {
@@ -54,18 +54,6 @@ POLICIES: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-class TickingClock(ManualClock):
-    """A clock of which every look at the monotonic time takes a while, like that of a busy machine."""
-
-    def __init__(self, tick: int) -> None:
-        super().__init__()
-        self.tick = tick
-
-    def monotonic(self) -> int:
-        self.advance(nanoseconds=self.tick)
-        return self.now()
-
-
 @pytest.fixture
 def readings(stream: MakeStream) -> ScriptedStream:
     return stream("readings", "ts timestamp, k int, x int", event_time="ts")
@@ -102,7 +90,7 @@ def test_work_that_is_interrupted_gives_the_same_answer(
     options: dict[str, Any],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("mavstream_server.operators.joins.sorted_run._PAIRS_AT_ONCE", 64)
+    monkeypatch.setattr("mavstream_server.operators.joins.sorted_run.PAIRS_AT_ONCE", 64)
     monkeypatch.setattr("mavstream_server.operators.joins.interval_join._LARGE_ANSWER", 16)
     monkeypatch.setattr("mavstream_server.operators.joins.recent_rows._MOST_COMPARISONS", 100)
     readings.rows(*((1000 * number, number % 2, number % 7) for number in range(rows)))
@@ -117,7 +105,7 @@ def test_work_that_is_interrupted_gives_the_same_answer(
 def test_an_important_query_does_not_wait_for_a_long_answer(
     readings: ScriptedStream, stream: MakeStream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mavstream_server.operators.joins.sorted_run._PAIRS_AT_ONCE", 256)
+    monkeypatch.setattr("mavstream_server.operators.joins.sorted_run.PAIRS_AT_ONCE", 256)
     monkeypatch.setattr("mavstream_server.operators.joins.recent_rows._MOST_COMPARISONS", 100)
     monkeypatch.setattr("mavstream_server.operators.joins.interval_join._LARGE_ANSWER", 16)
     alarms = stream("alarms", "x int")
@@ -147,7 +135,7 @@ def test_an_important_query_does_not_wait_for_a_long_answer(
 def test_a_snapshot_holds_what_unfinished_work_still_emits(
     readings: ScriptedStream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mavstream_server.operators.joins.sorted_run._PAIRS_AT_ONCE", 64)
+    monkeypatch.setattr("mavstream_server.operators.joins.sorted_run.PAIRS_AT_ONCE", 64)
     monkeypatch.setattr("mavstream_server.operators.joins.recent_rows._MOST_COMPARISONS", 100)
     monkeypatch.setattr("mavstream_server.operators.joins.interval_join._LARGE_ANSWER", 16)
     engine = Engine(TickingClock(MS), "rr")

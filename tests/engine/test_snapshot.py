@@ -13,7 +13,7 @@ from mavstream_server.columns.batch import Batch, Mark
 from mavstream_server.columns.column import Column
 from mavstream_server.engine import snapshot
 from mavstream_server.engine.snapshot import SnapshotMismatch
-from mavstream_server.testing import ScriptedStream, run_plan
+from mavstream_server.testing import ScriptedStream, TickingClock, run_plan
 
 IN = {"in": {"op": "source", "stream": "readings"}}
 
@@ -108,6 +108,33 @@ def test_a_restored_query_gives_the_rest_bit_for_bit(stream: MakeStream, name: s
     saved = first.engine.snapshot("q")
     first.engine.run()  # what the first does after the snapshot does not affect the second
     second = run_plan(nodes, root, [readings], train=31, policy="wrr", saved=saved)
+    before = first.answers()[: snapshot.decode(saved)["operators"]["#output"]["offset"]]
+    answers = before + second.rows()
+    if name == "window join":
+        assert sorted(answers, key=repr) == sorted(whole, key=repr)
+    else:
+        assert answers == whole
+
+
+@pytest.mark.parametrize("name", PLANS)
+@pytest.mark.parametrize("pause", [0, 9, 40])
+def test_a_query_is_restored_in_the_midst_of_work_that_is_done_in_pieces(
+    stream: MakeStream, name: str, pause: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    readings = stream("readings", "ts timestamp, room string null, x float", event_time="ts", lateness=300)
+    fill(readings)
+    nodes, root = PLANS[name], list(PLANS[name])[-1]
+    whole = run_plan(nodes, root, [readings], train=20).rows()
+    monkeypatch.setattr("mavstream_server.columns.pieces.AT_ONCE", 2)
+    first = run_plan(nodes, root, [readings], train=20, clock=TickingClock(1_000_000))
+    operator = first.query.network.operators[root]
+    for _ in range(pause + 1):
+        assert first.engine.step()
+        while operator.unfinished is None:
+            assert first.engine.step(), "the work ended before"
+    saved = first.engine.snapshot("q")
+    assert operator.unfinished is None
+    second = run_plan(nodes, root, [readings], saved=saved)
     before = first.answers()[: snapshot.decode(saved)["operators"]["#output"]["offset"]]
     answers = before + second.rows()
     if name == "window join":

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
 from mavstream_server.columns.column import Column, Ints, concatenate
+from mavstream_server.columns.pieces import Steps, finished, fits, pieces, taken
 
 BEGIN_OF_TIME = -(1 << 63)
 END_OF_TIME = (1 << 63) - 1
@@ -103,6 +104,34 @@ class Batch:
             mark=self.mark,
         )
 
+    def taking(self, rows: Ints) -> Steps[Batch]:
+        """Return the given rows and the mark, in steps."""
+        if fits(len(rows)):
+            return self.take(rows)
+        columns = {}
+        for name, column in self.columns.items():
+            values = yield from taken(column.values, rows)
+            valid = None if column.valid is None else (yield from taken(column.valid, rows))
+            columns[name] = Column(values, valid, column.dictionary)
+        time, watermark = self.time, self.row_watermark
+        times = None if time is None else (yield from taken(time, rows))
+        if watermark is not None:
+            watermark = times if watermark is time else (yield from taken(watermark, rows))
+        return Batch(
+            columns,
+            len(rows),
+            (yield from taken(self.arrival, rows)),
+            time=times,
+            position=None if self.position is None else (yield from taken(self.position, rows)),
+            row_watermark=watermark,
+            mark=self.mark,
+        )
+
+    def parts(self) -> Iterator[Batch]:
+        """Return consecutive rows, as many as are processed in one piece; the last part has the mark."""
+        for piece in pieces(self.size):
+            yield self._slice(piece.start, piece.stop, self.mark if piece.stop == self.size else None)
+
     def split(self, count: int) -> tuple[Batch, Batch]:
         """Split after `count` rows; the second batch gets the mark."""
         return self._slice(0, count, None), self._slice(count, self.size, self.mark)
@@ -149,12 +178,22 @@ def mark_only(mark: Mark) -> Batch:
 
 def concatenate_batches(batches: Sequence[Batch]) -> Batch:
     """Concatenate batches with the same columns; the result has the last mark."""
+    return finished(concatenating(batches))
+
+
+def concatenating(batches: Sequence[Batch]) -> Steps[Batch]:
+    """Do the same in steps, one for each column."""
     if len(batches) == 1:
         return batches[0]
+    columns = {}
+    for name in batches[0].columns:
+        columns[name] = concatenate([batch.columns[name] for batch in batches])
+        yield
     time = _joined([batch.time for batch in batches])
+    yield
     ordered = all(_continues(one, two) for one, two in pairwise(batches))
     return Batch(
-        {name: concatenate([batch.columns[name] for batch in batches]) for name in batches[0].columns},
+        columns,
         sum([batch.size for batch in batches]),
         np.concatenate([batch.arrival for batch in batches]),
         time=time,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -10,10 +10,10 @@ from mavstream_protocol.schema import FieldType
 from mavstream_server.columns.column import Column, Ints
 from mavstream_server.columns.dictionary import Dictionary
 from mavstream_server.columns.index import IntIndex
+from mavstream_server.columns.pieces import Steps, finished, pieces
 from mavstream_server.columns.text_moves import UNRESOLVED, MovedCodes
 
 _CODE_BITS = 31  # of a packed pair, for any second code
-_AT_ONCE = 4096  # keys that are moved to new codes in one step
 
 _NULL = 0  # the code of null in every column; values follow from 1
 
@@ -25,12 +25,19 @@ def key_ints(column: Column, type_: FieldType) -> Ints:
     return column.values if column.values.dtype == np.int64 else column.values.astype(np.int64)
 
 
-def distinct_codes(codes: Iterable[Ints], count: int) -> Ints:
+def distinct_codes(codes: Iterable[Ints], count: int) -> Steps[Ints]:
     """Return the distinct ones of codes below `count`, sorted."""
     found = np.zeros(count, dtype=np.bool_)
     for some in codes:
-        found[some] = True
+        for piece in pieces(len(some)):
+            found[some[piece]] = True
+            yield
     return np.flatnonzero(found)
+
+
+def repacked(pairs: Ints, old: int, bits: int) -> Ints:
+    """Return pairs of numbers, of which the second has `old` bits, with `bits` for it."""
+    return ((pairs >> old) << bits) | (pairs & ((1 << old) - 1))
 
 
 class _NumberKeys:
@@ -48,12 +55,12 @@ class _NumberKeys:
     def nbytes(self) -> int:
         return self._index.nbytes
 
-    def encode(self, column: Column) -> Ints:
+    def encoding(self, column: Column) -> Steps[Ints]:
         values = key_ints(column, self._type)
         if column.valid is None:
-            return self._index.encode(values) + 1
+            return (yield from self._index.encoding(values)) + 1
         codes = np.zeros(len(values), dtype=np.int64)
-        codes[column.valid] = self._index.encode(values[column.valid]) + 1
+        codes[column.valid] = (yield from self._index.encoding(values[column.valid])) + 1
         return codes
 
     def column(self, codes: Ints) -> Column:
@@ -83,28 +90,31 @@ class _StringKeys:
     def nbytes(self) -> int:
         return self._texts.nbytes + self._moved.nbytes
 
-    def encode(self, column: Column) -> Ints:
+    def encoding(self, column: Column) -> Steps[Ints]:
         source = column.dictionary
         assert source is not None
         moved = self._moved.of(source)
         if column.valid is None:
-            return self._move(column.values, source, moved)
+            return (yield from self._move(column.values, source, moved))
         codes = np.zeros(len(column), dtype=np.int64)
-        codes[column.valid] = self._move(column.values[column.valid], source, moved)
+        codes[column.valid] = yield from self._move(column.values[column.valid], source, moved)
         return codes
 
-    def _move(self, values: Ints, source: Dictionary, moved: Ints) -> Ints:
+    def _move(self, values: Ints, source: Dictionary, moved: Ints) -> Steps[Ints]:
         codes = moved.take(values)
         if np.count_nonzero(codes == UNRESOLVED):
             missing = values[codes == UNRESOLVED]
             distinct, first = np.unique(missing, return_index=True)
             distinct = distinct[np.argsort(first)]
-            texts, add = source.values, self._texts.add
-            if not self._texts.values:  # all texts are new: no lookups needed
-                self._texts.extend([texts[code] for code in distinct.tolist()])
-                moved[distinct] = np.arange(1, len(distinct) + 1)
-            else:
-                moved[distinct] = [add(texts[code]) + 1 for code in distinct.tolist()]
+            texts, add, fresh = source.values, self._texts.add, not self._texts.values
+            for piece in pieces(len(distinct)):
+                some = distinct[piece]
+                if fresh:  # all texts are new: no lookups needed
+                    self._texts.extend([texts[code] for code in some.tolist()])
+                    moved[some] = np.arange(piece.start + 1, piece.stop + 1)
+                else:
+                    moved[some] = [add(texts[code]) + 1 for code in some.tolist()]
+                yield
             codes = moved.take(values)
         return codes
 
@@ -130,13 +140,18 @@ class _PairIndex:
     def nbytes(self) -> int:
         return self._index.nbytes
 
-    def encode(self, first: Ints, second: Ints, second_count: int) -> Ints:
+    def encoding(self, first: Ints, second: Ints, second_count: int) -> Steps[Ints]:
         if second_count > 1 << self._bits:
-            old = self.pairs(np.arange(self.count))
+            old, keys = self._bits, self._index.keys
             # Scattered pairs are hashed whatever their width: packing them again would only take time.
-            self._bits = second_count.bit_length() + 2 if self._index.dense else _CODE_BITS
-            self._index = IntIndex((old[0] << self._bits) | old[1])
-        return self._index.encode((first << self._bits) | second)
+            bits = second_count.bit_length() + 2 if self._index.dense else _CODE_BITS
+            packed = np.empty(len(keys), dtype=np.int64)
+            for piece in pieces(len(keys)):
+                packed[piece] = repacked(keys[piece], old, bits)
+                yield
+            self._index = yield from IntIndex.of(packed)
+            self._bits = bits
+        return (yield from self._index.encoding((first << self._bits) | second))
 
     def pairs(self, codes: Ints) -> tuple[Ints, Ints]:
         packed = self._index.keys.take(codes)
@@ -169,14 +184,18 @@ class KeyCoder:
 
     def encode(self, columns: Sequence[Column], size: int) -> Ints:
         """Return the code of each row's key."""
+        return finished(self.encoding(columns, size))
+
+    def encoding(self, columns: Sequence[Column], size: int) -> Steps[Ints]:
+        """Return the code of each row's key, in steps; nothing else may be coded before the last one."""
         if not self._columns:
             return np.zeros(size, dtype=np.int64)
-        codes = self._columns[0].encode(columns[0])
+        codes = yield from self._columns[0].encoding(columns[0])
         if not self._pairs:
             return codes
         for pair, coder, column in zip(self._pairs, self._columns[1:], columns[1:], strict=True):
-            second = coder.encode(column)
-            codes = pair.encode(codes, second, coder.count)
+            second = yield from coder.encoding(column)
+            codes = yield from pair.encoding(codes, second, coder.count)
         return codes
 
     def columns(self, codes: Ints) -> list[Column]:
@@ -187,7 +206,7 @@ class KeyCoder:
         """Return whether there are enough keys for a compaction to pay off."""
         return self.count >= self._compact_at
 
-    def compact(self, live: Ints) -> Generator[None, None, Ints | None]:
+    def compact(self, live: Ints) -> Steps[Ints | None]:
         """Remove all codes but the given ones (sorted, distinct), in steps: nothing may be coded in between.
 
         Returns new codes by old code, or -1; None if most are live, so that all are kept.
@@ -198,9 +217,9 @@ class KeyCoder:
             return None
         mapping = np.full(count, -1, dtype=np.int64)
         fresh = KeyCoder(self._types)
-        for start in range(0, len(live), _AT_ONCE):
-            some = live[start : start + _AT_ONCE]
-            mapping[some] = fresh.encode(self.columns(some), len(some))
+        for piece in pieces(len(live)):
+            some = live[piece]
+            mapping[some] = yield from fresh.encoding(self.columns(some), len(some))
             yield
         self._columns, self._pairs = fresh._columns, fresh._pairs
         self._compact_at = max(4096, 2 * self.count)

@@ -253,7 +253,7 @@ def _resident_bytes() -> int:
 
 
 def oldest_arrival(queries: Iterable[RunningQuery], table: str) -> int | None:
-    """Return the lowest arrival time of the rows that are between operators of queries that join a table.
+    """Return the lowest arrival time of the rows in and between operators of queries that join a table.
 
     Rows that were not read yet are not included: the stream logs know their arrival times.
     """
@@ -266,6 +266,6 @@ def oldest_arrival(queries: Iterable[RunningQuery], table: str) -> int | None:
             for operator in (*query.network.operators.values(), *shared):
                 batches = (batch for queue in operator.inputs for batch in queue)
                 found += [int(batch.arrival.min()) for batch in batches if batch.size]
-                if operator.oldest_held is not None:
-                    found.append(operator.oldest_held)
+                held = (operator.oldest_held, operator.oldest_unfinished)
+                found += [arrival for arrival in held if arrival is not None]
     return min(found, default=None)

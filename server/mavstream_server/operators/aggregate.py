@@ -13,6 +13,7 @@ from mavstream_protocol.schema import FieldType
 from mavstream_server.columns.batch import Batch, Mark
 from mavstream_server.columns.column import Column, Ints
 from mavstream_server.columns.keys import KeyCoder, distinct_codes
+from mavstream_server.columns.pieces import Steps, one_after_other, ordered
 from mavstream_server.expressions import RowErrors, compile_expression
 from mavstream_server.operators.aggregates.accumulator import Accumulator
 from mavstream_server.operators.aggregates.calls import CallState
@@ -113,7 +114,7 @@ class Aggregate(WindowedOperator):
         if batch.mark is not None:
             yield from self._compact()
 
-    def fold(self, port: int, batch: Batch, admitted: Admitted) -> None:
+    def fold(self, port: int, batch: Batch, admitted: Admitted) -> Steps[None]:
         """Add rows to the groups of their panes."""
         ordinals = None
         if self._numbered:
@@ -122,9 +123,11 @@ class Aggregate(WindowedOperator):
             batch = batch.take(admitted.rows)
             ordinals = None if ordinals is None else ordinals.take(admitted.rows)
         errors = RowErrors()
-        columns = [call.column(batch.columns, batch.size, errors) for call in self._calls]
+        columns = yield from one_after_other(
+            call.column(batch.columns, batch.size, errors) for call in self._calls
+        )
         columns += self._own_columns(batch, ordinals)
-        codes = self._keys.encode([batch.columns[column] for column in self._by], batch.size)
+        codes = yield from self._keys.encoding([batch.columns[column] for column in self._by], batch.size)
         rows = Rows(codes, self._keys.count, columns, ordinals)
         panes, firsts = admitted.panes, admitted.firsts
         if errors.first is not None:
@@ -133,7 +136,7 @@ class Aggregate(WindowedOperator):
                 kept = np.flatnonzero(~errors.mask(batch.size))
                 rows, panes = rows.take(kept), panes.take(kept)
                 firsts = None if firsts is None else firsts.take(kept)
-        self._groups.fold(panes, firsts, rows)
+        yield from self._groups.fold(panes, firsts, rows)
 
     def close(self, opened: int, batch: Batch, mark: Mark | None) -> Iterator[None]:
         """Answer all windows before `opened`, with one row per group."""
@@ -150,14 +153,13 @@ class Aggregate(WindowedOperator):
     def _answers(self, numbers: Ints, groups: Groups, batch: Batch, mark: Mark | None) -> Iterator[None]:
         """Emit one row per group, in steps; `numbers` are the windows of the groups."""
         if self.windows.overlapping:
-            groups = groups.take(groups.accumulators[len(self._calls)].result().values.argsort())
-        if len(groups) <= GROUPS_AT_ONCE:
-            self._answer(numbers, groups, batch, mark)
-            yield
-            return
-        for number, part in enumerate(groups.parts(GROUPS_AT_ONCE)):
-            first = number * GROUPS_AT_ONCE
+            firsts = groups.accumulators[len(self._calls)].result().values
+            order = yield from ordered(firsts)
+            groups = yield from groups.answering(order)
+        first = 0
+        for part in (yield from groups.dividing(GROUPS_AT_ONCE)):
             self._answer(numbers[first : first + GROUPS_AT_ONCE], part, batch, mark)
+            first += GROUPS_AT_ONCE
             yield
 
     def _answer(self, numbers: Ints, groups: Groups, batch: Batch, mark: Mark | None) -> None:
@@ -199,11 +201,10 @@ class Aggregate(WindowedOperator):
     def _compact(self) -> Iterator[None]:
         """Drop keys that no group uses any more, and values that no accumulator uses, in steps."""
         if self._keys.worth_compacting():
-            mapping = yield from self._keys.compact(
-                distinct_codes(self._groups.live_codes(), self._keys.count)
-            )
+            live = yield from distinct_codes(self._groups.live_codes(), self._keys.count)
+            mapping = yield from self._keys.compact(live)
             if mapping is not None:
-                self._groups.recode(mapping)
+                yield from self._groups.recode(mapping)
         for number, call in self._coded:
             assert call.coder is not None
             if not call.coder.worth_compacting():
@@ -211,11 +212,11 @@ class Aggregate(WindowedOperator):
             accumulators = [held[number] for held in self._groups.accumulators()]
             codes = [codes for a in accumulators if (codes := a.held_codes()) is not None]
             null = np.zeros(1, dtype=np.int64)
-            live = distinct_codes([null, *codes], call.coder.count)
+            live = yield from distinct_codes([null, *codes], call.coder.count)
             mapping = yield from call.coder.compact(live)
             if mapping is not None:
                 for accumulator in accumulators:
-                    accumulator.recode(mapping)
+                    yield from accumulator.recode(mapping)
 
     @property
     def state_bytes(self) -> int:

@@ -11,6 +11,7 @@ from mavstream_protocol.schema import FieldType
 from mavstream_server.columns.batch import Batch
 from mavstream_server.columns.column import Column
 from mavstream_server.columns.keys import KeyCoder
+from mavstream_server.columns.pieces import joined, ordered, pieces
 from mavstream_server.operators.joins.window_pairs import WindowPairs
 
 
@@ -30,25 +31,30 @@ class Except(WindowPairs):
         self._types = [type_ for _, type_ in compared]
         super().__init__(name, (self._names, self._names), window, once)
 
-    def answer(self, number: int, left: Batch, right: Batch | None) -> Iterator[Batch]:
+    def answer(self, number: int, left: Batch, right: Batch | None) -> Iterator[Batch | None]:
         """Yield the left rows that are not on the right side."""
         latest = max(
             int(rows.time.max()) for rows in (left, right) if rows is not None and rows.time is not None
         )
         if right is not None:
             coder = KeyCoder(self._types)
-            wanted = coder.encode([left.columns[name] for name in self._names], left.size)
-            present = coder.encode([right.columns[name] for name in self._names], right.size)
+            wanted = yield from coder.encoding([left.columns[name] for name in self._names], left.size)
+            present = yield from coder.encoding([right.columns[name] for name in self._names], right.size)
             absent = np.ones(coder.count, dtype=bool)
-            absent[present] = False
-            left = left.take(np.flatnonzero(absent.take(wanted)))
+            for piece in pieces(right.size):
+                absent[present[piece]] = False
+                yield None
+            kept = [np.flatnonzero(absent.take(wanted[piece])) + piece.start for piece in pieces(left.size)]
+            left = yield from left.taking((yield from joined(kept)))
         if not left.size:
             return
         if self.windows.overlapping:
             assert left.position is not None
-            left = left.take(left.position.argsort())  # panes are in order of time, not of the stream
+            # Panes are in order of time, not of the stream.
+            left = yield from left.taking((yield from ordered(left.position)))
         bounds = self.bounds(number)
-        columns = dict(left.columns)
-        columns |= {name: Column(np.full(left.size, value)) for name, value in bounds.items()}
         time = bounds["window_end"] - 1 if self.windows.by_time else latest
-        yield Batch(columns, left.size, left.arrival, time=np.full(left.size, time))
+        for part in left.parts():
+            columns = dict(part.columns)
+            columns |= {name: Column(np.full(part.size, value)) for name, value in bounds.items()}
+            yield Batch(columns, part.size, part.arrival, time=np.full(part.size, time))

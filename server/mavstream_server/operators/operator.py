@@ -118,6 +118,11 @@ class Operator(ABC):
         """Earliest arrival (UTC, ns) of the rows that the operator buffers to emit them later, or None."""
         return None
 
+    @property
+    def oldest_unfinished(self) -> int | None:
+        """Earliest arrival (UTC, ns) of the batch that is not finished, or None if there is no such batch."""
+        return None
+
     def agrees(self, other: Operator) -> bool:
         """Whether both operators would emit the same from now on, given the same input.
 
@@ -143,8 +148,11 @@ _END = object()
 class SteppedOperator(Operator):
     """An operator for which a batch may take long; its work is divided into steps of bounded size.
 
-    Between two steps other operators may run, so that important queries never wait for a large answer.
+    Between two steps other operators may run, so that important queries never wait for a large answer. What
+    takes the longer the more rows or groups are held is done in pieces (`columns/pieces.py`).
     """
+
+    _begun: Batch
 
     @abstractmethod
     def steps(self, port: int, batch: Batch) -> Iterator[None]:
@@ -159,7 +167,18 @@ class SteppedOperator(Operator):
         """Do the first step of processing a batch."""
         assert self.unfinished is None
         self.unfinished = self.steps(port, batch)
+        self._begun = batch
         self.proceed()
+
+    @property
+    def oldest_unfinished(self) -> int | None:
+        """Earliest arrival (UTC, ns) of the batch that is not finished, or None if there is no such batch."""
+        if self.unfinished is None:
+            return None
+        arrivals = [int(self._begun.arrival.min())] if self._begun.size else []
+        if self._begun.mark is not None and self._begun.mark.arrival:
+            arrivals.append(self._begun.mark.arrival)
+        return min(arrivals, default=None)
 
 
 class ErrorPolicy:

@@ -118,7 +118,7 @@ class SessionAggregate(Aggregate):
         if self._once and not torn.all():
             last = int(ends[~torn][0])
             kept = np.flatnonzero(ends <= last)
-            groups, torn = groups.take(kept), torn[kept]
+            groups, torn = (yield from groups.answering(kept)), torn[kept]
             starts, ends = starts.take(kept), ends.take(kept)
         if not torn.any():
             yield from self._emit_sessions(groups, starts, ends, batch, mark)
@@ -133,14 +133,15 @@ class SessionAggregate(Aggregate):
                 self.emit_mark(Mark(int(ends[first]) - 1, mark.arrival, gap=int(ends[stop - 1]) - 1))
             else:
                 rows = np.arange(first, stop)
-                yield from self._emit_sessions(groups.take(rows), starts[rows], ends[rows], batch, mark)
+                whole = yield from groups.answering(rows)
+                yield from self._emit_sessions(whole, starts[rows], ends[rows], batch, mark)
         return last
 
     def _emit_sessions(
         self, groups: Groups, starts: Ints, ends: Ints, batch: Batch, mark: Mark
     ) -> Iterator[None]:
         arrival = possible_since(ends, batch, mark)
-        for number, part in enumerate(groups.parts(GROUPS_AT_ONCE)):
+        for number, part in enumerate((yield from groups.dividing(GROUPS_AT_ONCE))):
             place = slice(number * GROUPS_AT_ONCE, (number + 1) * GROUPS_AT_ONCE)
             self._emit_groups(part, (starts[place], ends[place]), ends[place] - 1, arrival[place])
             yield

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from mavstream_server.columns.batch import Batch
-from mavstream_server.operators.operator import Operator, State
+from mavstream_server.operators.operator import Operator, State, SteppedOperator
 from mavstream_server.operators.time_order import TimeOrder, drop_late
 
 
@@ -27,7 +27,7 @@ class Union(Operator):
             self.emit_mark(mark)
 
 
-class OrderedUnion(Operator):
+class OrderedUnion(SteppedOperator):
     """Merges rows by time, input and position, up to the combined watermark; late rows are dropped."""
 
     kind = "union"
@@ -37,7 +37,7 @@ class OrderedUnion(Operator):
         self._columns = tuple(columns)
         self._order = TimeOrder()
 
-    def process(self, port: int, batch: Batch) -> None:
+    def steps(self, port: int, batch: Batch) -> Iterator[None]:
         """Buffer the rows, and emit those that no earlier row can precede any more."""
         if batch.size:
             kept = drop_late(batch, self.counters)
@@ -46,7 +46,10 @@ class OrderedUnion(Operator):
             self._order.add(kept.with_columns(columns, None), port, kept.position)
         mark = batch.mark and self.progress.advance(port, batch.mark)
         if mark is not None:
-            self.emit(self._order.release(mark))
+            for ready in self._order.releasing(mark):
+                if ready is not None:
+                    self.emit(ready)
+                yield
 
     @property
     def state_bytes(self) -> int:

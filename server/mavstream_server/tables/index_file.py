@@ -18,6 +18,7 @@ from mavstream_protocol.schema import FieldType
 from mavstream_server.columns.column import Array, Column, Mask, both_valid
 from mavstream_server.columns.dictionary import Dictionary
 from mavstream_server.columns.keys import key_ints
+from mavstream_server.columns.pieces import Steps, finished
 from mavstream_server.tables.errors import TableFilesError
 from mavstream_server.tables.file import VersionFile
 from mavstream_server.tables.key_index import KeyIndex, KeyOrdinals
@@ -72,8 +73,13 @@ def remove_indexes(folder: Path, removed: Callable[[int], bool]) -> None:
 
 def build_index(columns: Sequence[Column], types: Sequence[FieldType], rows: int) -> VersionIndex:
     """Index rows by key columns in memory; rows with a null key are omitted, since null equals nothing."""
+    return finished(building_index(columns, types, rows))
+
+
+def building_index(columns: Sequence[Column], types: Sequence[FieldType], rows: int) -> Steps[VersionIndex]:
+    """Do the same in steps."""
     return VersionIndex(
-        _keys(columns, types, rows),
+        (yield from _keys(columns, types, rows)),
         tuple(None if column.dictionary is None else _lookup(column.dictionary) for column in columns),
         mapped=False,
     )
@@ -82,7 +88,7 @@ def build_index(columns: Sequence[Column], types: Sequence[FieldType], rows: int
 def write_index(file: Path, version: VersionFile, names: Keys, sync: bool) -> None:
     """Index a version by key columns and write the index to a file."""
     types = [version.type(name) for name in names]
-    keys = _keys([version.bare_column(name) for name in names], types, version.rows)
+    keys = finished(_keys([version.bare_column(name) for name in names], types, version.rows))
     arrays: list[Array] = []
 
     def add(array: Array) -> int:
@@ -145,7 +151,7 @@ def open_index(file: Path, version: VersionFile, names: Keys) -> VersionIndex | 
     return VersionIndex(keys, tuple(lookups), mapped=True)
 
 
-def _keys(columns: Sequence[Column], types: Sequence[FieldType], rows: int) -> KeyIndex:
+def _keys(columns: Sequence[Column], types: Sequence[FieldType], rows: int) -> Steps[KeyIndex]:
     valid: Mask | None = None
     for column in columns:
         valid = both_valid(valid, column.valid)
@@ -153,7 +159,7 @@ def _keys(columns: Sequence[Column], types: Sequence[FieldType], rows: int) -> K
     whole = len(rows_with_key) == rows
     taken = columns if whole else [column.take(rows_with_key) for column in columns]
     ints = [key_ints(column, type_) for column, type_ in zip(taken, types, strict=True)]
-    return KeyIndex.build(ints, rows_with_key)
+    return (yield from KeyIndex.building(ints, rows_with_key))
 
 
 def _ordinals(arrays: MappedArrays, parts: dict[str, Any]) -> KeyOrdinals:

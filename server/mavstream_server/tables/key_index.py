@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mavstream_server.columns.column import Ints
+from mavstream_server.columns.pieces import Steps, joined, ordered, pieces, taken
 
 ABSENT = -1
 """The ordinal of a key that no row has."""
@@ -28,15 +29,30 @@ class KeyOrdinals(NamedTuple):
     """Ordinals by difference to the lowest key, ABSENT for no key; empty if binary search is used."""
 
     @classmethod
-    def of(cls, values: Ints) -> tuple[KeyOrdinals, Ints]:
-        """Return the distinct integers, and the ordinal of each value among them."""
-        keys, ordinals = np.unique(values, return_inverse=True)
+    def of(cls, values: Ints) -> Steps[tuple[KeyOrdinals, Ints]]:
+        """Return the distinct integers, and the ordinal of each value among them, in steps."""
+        order = yield from ordered(values)
+        in_order = yield from taken(values, order)
+        found, ordinals, count = [], np.empty(len(values), dtype=np.int64), 0
+        for piece in pieces(len(values)):
+            some = in_order[piece]
+            new = np.empty(len(some), dtype=np.bool_)
+            new[0] = not piece.start or some[0] != in_order[piece.start - 1]
+            new[1:] = some[1:] != some[:-1]
+            numbers = np.cumsum(new) + (count - 1)
+            ordinals[order[piece]] = numbers
+            found.append(some[new])
+            count = int(numbers[-1]) + 1
+            yield
+        keys = yield from joined(found)
         slots = np.empty(0, dtype=np.int64)
         if len(keys):
             span = int(keys[-1]) - int(keys[0]) + 1
             if span <= max(_FEW_SLOTS, _SLOTS_PER_KEY * len(keys)):
                 slots = np.full(span, ABSENT, dtype=np.int64)
-                slots[keys - keys[0]] = np.arange(len(keys))
+                for piece in pieces(len(keys)):
+                    slots[keys[piece] - keys[0]] = np.arange(piece.start, piece.stop)
+                    yield
         return cls(keys, slots), ordinals
 
     def find(self, values: Ints) -> Ints:
@@ -67,22 +83,23 @@ class KeyIndex(NamedTuple):
     rows: Ints
 
     @classmethod
-    def build(cls, columns: Sequence[Ints], rows: Ints) -> KeyIndex:
-        """Index rows, given by row number, by the keys in the columns."""
+    def building(cls, columns: Sequence[Ints], rows: Ints) -> Steps[KeyIndex]:
+        """Index rows, given by row number, by the keys in the columns, in steps."""
         ordinals: list[KeyOrdinals] = []
         pairs: list[KeyOrdinals] = []
         codes = np.zeros(len(rows), dtype=np.int64)
         for number, values in enumerate(columns):
-            known, found = KeyOrdinals.of(values)
+            known, found = yield from KeyOrdinals.of(values)
             ordinals.append(known)
             if number:
-                pair, codes = KeyOrdinals.of(codes * len(known.keys) + found)
+                pair, codes = yield from KeyOrdinals.of(codes * len(known.keys) + found)
                 pairs.append(pair)
             else:
                 codes = found
         begins = np.zeros((int(codes.max()) + 1 if len(codes) else 0) + 1, dtype=np.int64)
         np.cumsum(np.bincount(codes), out=begins[1:])
-        return cls(tuple(ordinals), tuple(pairs), begins, rows.take(codes.argsort(kind="stable")))
+        by_key = yield from taken(rows, (yield from ordered(codes)))
+        return cls(tuple(ordinals), tuple(pairs), begins, by_key)
 
     @property
     def unique(self) -> bool:

@@ -12,10 +12,11 @@ import numpy as np
 from mavstream_protocol.schema import FieldType, Schema
 from mavstream_server.columns.column import DTYPES, Column, Ints
 from mavstream_server.columns.dictionary import Dictionary
+from mavstream_server.columns.pieces import Steps, finished
 from mavstream_server.tables.directory import Changes, TableDescription, VersionName, list_versions
 from mavstream_server.tables.errors import TableFilesError
 from mavstream_server.tables.file import VersionFile
-from mavstream_server.tables.index_file import LARGE, VersionIndex, build_index, index_path, open_index
+from mavstream_server.tables.index_file import LARGE, VersionIndex, building_index, index_path, open_index
 from mavstream_server.tables.texts import UsedTexts
 
 Made = TypeVar("Made")
@@ -63,13 +64,21 @@ class LoadedVersion:
 
     def index(self, names: tuple[str, ...]) -> VersionIndex:
         """Return the index by key columns, from its file if there is one."""
+        return finished(self.indexing(names))
+
+    def indexing(self, names: tuple[str, ...]) -> Steps[VersionIndex]:
+        """Do the same in steps, since there may be no file."""
         found = None
         if self._file is not None:
             found = open_index(index_path(self._folder, self.number, names), self._file, names)
         if found is None:
             types = [self._type(name) for name in names]
-            found = build_index([self.column(name) for name in names], types, self.rows)
+            found = yield from building_index([self.column(name) for name in names], types, self.rows)
         return found
+
+    def made(self, key: Hashable) -> object | None:
+        """Return the object derived under a key, or None if it was not created yet."""
+        return self._made.get(key)
 
     def once(self, key: Hashable, make: Callable[[], Made]) -> Made:
         """Return the object derived from the version under a key; `make` creates it on first use."""

@@ -1,6 +1,6 @@
 """Test tools: a manual clock, scripted streams, tables and networks, and plans run to completion."""
 
-from mavstream_server.testing.clock import ManualClock
+from mavstream_server.testing.clock import ManualClock, TickingClock
 from mavstream_server.testing.costs import take_time
 from mavstream_server.testing.engines import SteppedEngine
 from mavstream_server.testing.network import ScriptedNetwork, ScriptedOperator, ScriptedQuery, Step
@@ -18,6 +18,7 @@ __all__ = [
     "ScriptedTable",
     "Step",
     "SteppedEngine",
+    "TickingClock",
     "run_plan",
     "take_time",
 ]

@@ -1,4 +1,4 @@
-"""A clock for tests that only advances on request."""
+"""Clocks for tests: one that only advances on request, and one that every look advances."""
 
 from __future__ import annotations
 
@@ -25,3 +25,17 @@ class ManualClock:
     def step(self, *, seconds: float) -> None:
         """Set the wall clock ahead, or back if negative; the monotonic clock does not change."""
         self._offset += int(seconds * 1_000_000_000)
+
+
+class TickingClock(ManualClock):
+    """A clock of which every look at the monotonic time takes a while, like that of a busy machine."""
+
+    def __init__(self, tick: int) -> None:
+        """`tick` is how long a look takes (ns)."""
+        super().__init__()
+        self.tick = tick
+
+    def monotonic(self) -> int:
+        """Return the time after this look."""
+        self.advance(nanoseconds=self.tick)
+        return self.now()

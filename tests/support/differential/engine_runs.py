@@ -10,6 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import pytest
 from tests.support.differential.cases import Case
 from tests.support.differential.scripts import Row
 
@@ -48,6 +49,8 @@ class Variant:
     policy: str = "rr"
     options: tuple[tuple[str, Any], ...] = ()
     small_segments: bool = False
+    piece: int | None = None
+    """The rows and groups that operators process at once, where they work in pieces; None for many."""
 
 
 def random_variants(random: Random, count: int) -> list[Variant]:
@@ -57,8 +60,18 @@ def random_variants(random: Random, count: int) -> list[Variant]:
         policy, options = random.choice(CHOICES)
         cuts = random.choice((None, random.randrange(1000)))
         train, small = random.choice(TRAINS), random.random() < 0.3
-        made.append(Variant(cuts, train, policy, tuple(options.items()), small))
+        piece = random.choice((None, 1, 3))
+        made.append(Variant(cuts, train, policy, tuple(options.items()), small, piece))
     return made
+
+
+@contextmanager
+def in_pieces(size: int | None) -> Iterator[None]:
+    """Let operators work in pieces of this size as long as the context; None leaves it as it is."""
+    with pytest.MonkeyPatch.context() as patch:
+        if size is not None:
+            patch.setattr("mavstream_server.columns.pieces.AT_ONCE", size)
+        yield
 
 
 @contextmanager
@@ -77,7 +90,7 @@ def written(case: Case, cuts: int | None, small_segments: bool = False) -> Itera
 
 def run_case(case: Case, variant: Variant) -> list[Row]:
     """Return the engine's answer; raises QueryBroke."""
-    with written(case, variant.cuts, variant.small_segments) as streams:
+    with written(case, variant.cuts, variant.small_segments) as streams, in_pieces(variant.piece):
         run = run_plan(
             case.nodes,
             case.root,

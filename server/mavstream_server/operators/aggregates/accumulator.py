@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from mavstream_server.columns.column import Array, Column, Ints, Mask
+from mavstream_server.columns.pieces import Steps, copied, finished, pieces, taken
 
 _SLOTS_PER_ROW = 4
 
@@ -58,47 +59,87 @@ class Accumulator(ABC):
             name: np.full(self._capacity, neutral, dtype) for name, (dtype, neutral) in self.fields.items()
         }
 
+    def reserve(self, size: int) -> Steps[None]:
+        """Provide space for `size` slots, in steps, so that `grow` takes time for the new ones alone."""
+        if size > self._capacity:
+            capacity = max(size, 2 * self._capacity)
+            for name, array in self.arrays.items():
+                self.arrays[name] = yield from copied(array[: self.size], capacity)
+            self._capacity = capacity
+
     def grow(self, size: int) -> None:
         """Grow to `size` slots; new ones have the neutral values."""
         if size > self._capacity:
-            self._capacity = max(size, 2 * self._capacity)
-            for name, (dtype, neutral) in self.fields.items():
-                grown = np.full(self._capacity, neutral, dtype)
-                grown[: self.size] = self.arrays[name][: self.size]
-                self.arrays[name] = grown
+            finished(self.reserve(size))
+        for name, (_, neutral) in self.fields.items():
+            self.arrays[name][self.size : size] = neutral
         self.size = size
 
     @abstractmethod
     def update(self, slots: Slots, column: Column, ordinals: Ints | None) -> None:
         """Fold rows into their slots; `ordinals` are the numbers of the rows where the call needs them."""
 
+    def updating(self, slots: Slots, column: Column, ordinals: Ints | None) -> Steps[None]:
+        """Fold rows into their slots, in steps if that may take long for few rows."""
+        self.update(slots, column, ordinals)
+        yield from ()
+
     @abstractmethod
     def merge(self, slots: Ints, other: Self) -> None:
         """Fold slot i of another state into `slots[i]`; the slots are distinct."""
+
+    def merging(self, slots: Ints, other: Self) -> Steps[None]:
+        """Do the same in steps."""
+        for piece in pieces(other.size):
+            self.merge(slots[piece], other.view(piece))
+            yield
 
     @abstractmethod
     def result(self) -> Column:
         """Return the value of each slot."""
 
+    def view(self, slots: slice) -> Self:
+        """Return the state of consecutive slots; neither may be changed before the other is dropped."""
+        return self._with(
+            {name: array[slots] for name, array in self.arrays.items()}, slots.stop - slots.start
+        )
+
     def take(self, slots: Ints) -> Self:
         """Return a copy of the state of the given slots, in that order."""
-        taken = type(self).__new__(type(self))
-        taken.__dict__.update(self.__dict__)
-        taken.size = len(slots)
-        taken._capacity = max(len(slots), 1)
-        taken.arrays = {name: self._filled(name, slots) for name in self.fields}
-        return taken
+        return finished(self.taking(slots))
+
+    def taking(self, slots: Ints) -> Steps[Self]:
+        """Do the same in steps."""
+        arrays = {}
+        for name, (dtype, neutral) in self.fields.items():
+            if len(slots):
+                arrays[name] = yield from taken(self.arrays[name], slots)
+            else:
+                arrays[name] = np.full(1, neutral, dtype)
+        return self._with(arrays, len(slots))
+
+    def answering(self, slots: Ints) -> Steps[Self]:
+        """Return a copy of the state of the given slots, in steps, that is only asked for its results."""
+        return (yield from self.taking(slots))
+
+    def dividing(self, size: int) -> Steps[Iterator[Self]]:
+        """Prepare the results of all slots, in steps; returns the state of each `size` consecutive slots.
+
+        Nothing may be folded in before the last one has been used.
+        """
+        yield from ()
+        return (self.view(slice(start, min(start + size, self.size))) for start in range(0, self.size, size))
 
     def parts(self, size: int) -> Iterator[Self]:
-        """Yield copies of the state of each `size` consecutive slots; nothing may be folded in between."""
-        for start in range(0, self.size, size):
-            yield self.take(np.arange(start, min(start + size, self.size)))
+        """Return the state of each `size` consecutive slots, ready for its results."""
+        return finished(self.dividing(size))
 
-    def _filled(self, name: str, slots: Ints) -> Array:
-        if len(slots):
-            return self.arrays[name].take(slots)
-        dtype, neutral = self.fields[name]
-        return np.full(1, neutral, dtype)
+    def _with(self, arrays: dict[str, Array], size: int) -> Self:
+        """Return a state that is like this one, with other arrays."""
+        other = type(self).__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        other.size, other._capacity, other.arrays = size, max(size, 1), arrays
+        return other
 
     @property
     def nbytes(self) -> int:
@@ -109,8 +150,9 @@ class Accumulator(ABC):
         """Return the value codes that the state refers to, or None if its values are not coded."""
         return None
 
-    def recode(self, mapping: Ints) -> None:  # noqa: B027 - there is nothing to replace where none are held
-        """Replace value codes after their coder was compacted."""
+    def recode(self, mapping: Ints) -> Steps[None]:
+        """Replace value codes after their coder was compacted, in steps."""
+        yield from ()
 
     def save(self) -> dict[str, Any]:
         """Return the state for a snapshot."""

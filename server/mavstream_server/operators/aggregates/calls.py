@@ -11,6 +11,7 @@ from mavstream_protocol.expressions.typed import AggregateCall
 from mavstream_protocol.schema import FieldType
 from mavstream_server.columns.column import Column
 from mavstream_server.columns.keys import KeyCoder
+from mavstream_server.columns.pieces import Steps
 from mavstream_server.expressions import RowErrors, compile_expression
 from mavstream_server.operators.aggregates.accumulator import Accumulator
 from mavstream_server.operators.aggregates.counts import Count, CountDistinct
@@ -91,12 +92,12 @@ class CallState:
             return lambda: CodedExtreme(coder, better)
         return self._makers[function, floats]
 
-    def column(self, columns: Mapping[str, Column], size: int, errors: RowErrors) -> Column:
-        """Return the input column of the accumulators: the argument's values, coded if need be."""
+    def column(self, columns: Mapping[str, Column], size: int, errors: RowErrors) -> Steps[Column]:
+        """Return the input column of the accumulators, in steps: the argument's values, coded if need be."""
         if self._argument is None:
             return Column(_ONES[:size] if size <= len(_ONES) else np.ones(size, dtype=np.int64))
         column = self._argument(columns, size, errors)
-        return column if self.coder is None else Column(self.coder.encode([column], size))
+        return column if self.coder is None else Column((yield from self.coder.encoding([column], size)))
 
     def result(self, accumulator: Accumulator, call: AggregateCall) -> Column:
         """Return the values of all slots for a call that has this state, in the type of the call."""

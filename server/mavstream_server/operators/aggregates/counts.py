@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from mavstream_server.columns.column import Column, Ints
+from mavstream_server.columns.index import IntIndex
+from mavstream_server.columns.pieces import Steps, finished, joined, pieces
 from mavstream_server.operators.aggregates.accumulator import Accumulator, Fields, Slots
 
 _CODE_BITS = 32
+_CODES = (1 << _CODE_BITS) - 1
 
 
 class Count(Accumulator):
@@ -32,94 +34,90 @@ class Count(Accumulator):
 
 
 class CountDistinct(Accumulator):
-    """`count(distinct x)` over value codes: a set of (slot, code) pairs, packed into integers.
+    """`count(distinct x)` over value codes: counts, and the set of all (slot, code) pairs.
 
-    New pairs are appended and deduplicated when their number has doubled, so that the cost of sorting is
-    amortized over the rows; a pair takes eight bytes.
+    A pair is packed into one integer. Results need the counts alone.
     """
+
+    fields: ClassVar[Fields] = {"count": (np.int64, 0)}
 
     def __init__(self) -> None:
         super().__init__()
-        self._pairs: Ints = np.empty(0, dtype=np.int64)  # distinct, sorted
-        self._new: list[Ints] = []
-        self._new_count = 0
+        self._pairs = IntIndex()
 
     def update(self, slots: Slots, column: Column, ordinals: Ints | None) -> None:
-        """Add the pairs; code 0 is null and does not count."""
+        """Add the pairs that are new; code 0 is null and does not count."""
+        finished(self.updating(slots, column, ordinals))
+
+    def updating(self, slots: Slots, column: Column, ordinals: Ints | None) -> Steps[None]:
+        """Do the same in steps."""
         rows = np.flatnonzero(column.values)
-        self._add((slots.rows.take(rows) << _CODE_BITS) | column.values.take(rows))
+        yield from self._add((slots.rows.take(rows) << _CODE_BITS) | column.values.take(rows))
 
     def merge(self, slots: Ints, other: Self) -> None:
         """Unite the sets."""
-        other._deduplicate()
-        owners, codes = other._pairs >> _CODE_BITS, other._pairs & ((1 << _CODE_BITS) - 1)
-        self._add((slots.take(owners) << _CODE_BITS) | codes)
+        finished(self.merging(slots, other))
+
+    def merging(self, slots: Ints, other: Self) -> Steps[None]:
+        """Do the same in steps."""
+        for piece in pieces(other._pairs.count):
+            pairs = other._pairs.keys[piece]
+            yield from self._add((slots.take(pairs >> _CODE_BITS) << _CODE_BITS) | (pairs & _CODES))
+            yield
+
+    def _add(self, pairs: Ints) -> Steps[None]:
+        known = self._pairs.count
+        yield from self._pairs.encoding(pairs)
+        new = self._pairs.keys[known:]
+        if len(new):
+            np.add.at(self.arrays["count"], new >> _CODE_BITS, 1)
 
     def result(self) -> Column:
         """Return the number of pairs of each slot."""
-        self._deduplicate()
-        return Column(np.bincount(self._pairs >> _CODE_BITS, minlength=self.size).astype(np.int64))
+        return Column(self.arrays["count"][: self.size])
 
-    def take(self, slots: Ints) -> Self:
-        """Return the pairs of the given slots, renumbered."""
-        self._deduplicate()
-        taken = super().take(slots)
+    def taking(self, slots: Ints) -> Steps[Self]:
+        """Return a copy of the state of the given slots, with their pairs."""
+        taken = yield from super().taking(slots)
         moved = np.full(self.size, -1, dtype=np.int64)
         moved[slots] = np.arange(len(slots))
-        owners = moved.take(self._pairs >> _CODE_BITS) if len(self._pairs) else self._pairs
-        kept = owners >= 0
-        codes = self._pairs[kept] & ((1 << _CODE_BITS) - 1)
-        taken._pairs = np.sort((owners[kept] << _CODE_BITS) | codes)
-        taken._new, taken._new_count = [], 0
+        kept = []
+        for piece in pieces(self._pairs.count):
+            pairs = self._pairs.keys[piece]
+            owners = moved.take(pairs >> _CODE_BITS)
+            held = owners >= 0
+            kept.append((owners[held] << _CODE_BITS) | (pairs[held] & _CODES))
+            yield
+        taken._pairs = yield from IntIndex.of((yield from joined(kept)))
         return taken
 
-    def parts(self, size: int) -> Iterator[Self]:
-        """Yield copies of each `size` consecutive slots, whose pairs lie side by side."""
-        self._deduplicate()
-        firsts = np.arange(0, self.size + size, size)
-        bounds = np.searchsorted(self._pairs, firsts << _CODE_BITS).tolist()
-        for number, first in enumerate(firsts[:-1].tolist()):
-            part = super().take(np.arange(first, min(first + size, self.size)))
-            part._pairs = self._pairs[bounds[number] : bounds[number + 1]] - (first << _CODE_BITS)
-            part._new, part._new_count = [], 0
-            yield part
+    def answering(self, slots: Ints) -> Steps[Self]:
+        """Return a copy of the counts of the given slots."""
+        return (yield from super().taking(slots))
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the pairs."""
-        return self._pairs.nbytes + 8 * self._new_count
+        """Bytes of counts and pairs."""
+        return super().nbytes + (self._pairs.nbytes if self._pairs.count else 0)
 
     def held_codes(self) -> Ints | None:
         """Return the codes of all pairs."""
-        self._deduplicate()
-        return self._pairs & ((1 << _CODE_BITS) - 1)
+        return self._pairs.keys & _CODES
 
-    def recode(self, mapping: Ints) -> None:
+    def recode(self, mapping: Ints) -> Steps[None]:
         """Replace the codes in the pairs."""
-        self._deduplicate()
-        owners, codes = self._pairs >> _CODE_BITS, self._pairs & ((1 << _CODE_BITS) - 1)
-        self._pairs = np.sort((owners << _CODE_BITS) | mapping.take(codes))
+        pairs = np.empty(self._pairs.count, dtype=np.int64)
+        for piece in pieces(len(pairs)):
+            some = self._pairs.keys[piece]
+            pairs[piece] = (some & ~_CODES) | mapping.take(some & _CODES)
+            yield
+        self._pairs = yield from IntIndex.of(pairs)
 
     def save(self) -> dict[str, Any]:
         """Return the pairs; codes refer to the coder, which is saved separately."""
-        self._deduplicate()
-        return {"size": self.size, "pairs": self._pairs}
+        return {"size": self.size, "pairs": self._pairs.keys}
 
     def load(self, state: dict[str, Any]) -> None:
         """Restore the pairs from a snapshot."""
         self.grow(state["size"])
-        self._pairs = np.array(state["pairs"], dtype=np.int64)
-
-    def _add(self, pairs: Ints) -> None:
-        self._new.append(pairs)
-        self._new_count += len(pairs)
-        if self._new_count > max(4096, len(self._pairs)):
-            self._deduplicate()
-
-    def _deduplicate(self) -> None:
-        if self._new:
-            new = np.sort(np.concatenate(self._new))
-            pairs = np.concatenate([self._pairs, new])
-            pairs.sort(kind="stable")  # which merges two sorted runs in linear time
-            self._pairs = pairs[np.concatenate([[True], pairs[1:] != pairs[:-1]])] if len(pairs) else pairs
-            self._new, self._new_count = [], 0
+        finished(self._add(np.array(state["pairs"], dtype=np.int64)))

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from mavstream_server.columns.column import Array, Column, Ints
+from mavstream_server.columns.pieces import Steps, finished, pieces
 from mavstream_server.operators.aggregates.accumulator import Accumulator, Fields, Slots, valid_rows
 from mavstream_server.operators.aggregates.exact_totals import ROWS_AT_ONCE, ExactTotals
 from mavstream_server.operators.aggregates.sums import where_counted
@@ -25,13 +26,20 @@ class _Exact(Accumulator):
         super().__init__()
         self.totals = {name: ExactTotals() for name in self.total_names}
 
-    def grow(self, size: int) -> None:
-        """Grow to `size` slots; new ones have totals of zero."""
-        before, capacity = self.size, self._capacity
-        super().grow(size)
+    def reserve(self, size: int) -> Steps[None]:
+        """Provide space for `size` slots, in steps."""
+        capacity = self._capacity
+        yield from super().reserve(size)
         if self._capacity != capacity:
             for total in self.totals.values():
-                total.grow(before, self._capacity)
+                yield from total.reserve(self.size, self._capacity)
+
+    def grow(self, size: int) -> None:
+        """Grow to `size` slots; new ones have totals of zero."""
+        before = self.size
+        super().grow(size)
+        for total in self.totals.values():
+            total.clear(before, size)
 
     def update(self, slots: Slots, column: Column, ordinals: Ints | None) -> None:
         """Add the values; slots with one that is not finite are marked."""
@@ -50,15 +58,29 @@ class _Exact(Accumulator):
 
     def merge(self, slots: Ints, other: Self) -> None:
         """Add the totals and counts."""
-        self.arrays["count"][slots] += other.arrays["count"][: other.size]
-        self.arrays["infinite"][slots] |= other.arrays["infinite"][: other.size]
-        for name, total in self.totals.items():
-            total.merge(slots, other.totals[name], other.size)
+        finished(self.merging(slots, other))
 
-    def take(self, slots: Ints) -> Self:
+    def merging(self, slots: Ints, other: Self) -> Steps[None]:
+        """Do the same in steps."""
+        for piece in pieces(other.size):
+            self.arrays["count"][slots[piece]] += other.arrays["count"][piece]
+            self.arrays["infinite"][slots[piece]] |= other.arrays["infinite"][piece]
+            yield
+        for name, total in self.totals.items():
+            yield from total.merging(slots, other.totals[name], other.size)
+
+    def view(self, slots: slice) -> Self:
+        """Return the state of consecutive slots."""
+        viewed = super().view(slots)
+        viewed.totals = {name: total.view(slots) for name, total in self.totals.items()}
+        return viewed
+
+    def taking(self, slots: Ints) -> Steps[Self]:
         """Return a copy of the state of the given slots, in that order."""
-        taken = super().take(slots)
-        taken.totals = {name: total.take(slots) for name, total in self.totals.items()}
+        taken = yield from super().taking(slots)
+        taken.totals = {}
+        for name, total in self.totals.items():
+            taken.totals[name] = yield from total.taking(slots)
         return taken
 
     @property
@@ -137,7 +159,7 @@ class ExactDeviation(_Exact):
         """
         size, every = self.size, np.arange(self.size)
         count = self.arrays["count"][:size]
-        total, squares = self.totals["total"].take(every), self.totals["squares"].take(every)
+        total, squares = (finished(self.totals[name].taking(every)) for name in self.total_names)
         counts = np.maximum(count, 1).astype(np.float64)
         # In units of a power of two near the largest value, no product is out of range.
         values, exponents = squares.rounded(size)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from mavstream_server.columns.column import Array, Ints
+from mavstream_server.columns.pieces import Steps, copied, pieces, taken
 
 _BITS = 14
 _LOW_BITS = 2 * _BITS
@@ -37,11 +38,13 @@ class ExactTotals:
         """Bytes of the limbs."""
         return self._limbs.nbytes
 
-    def grow(self, size: int, capacity: int) -> None:
-        """Provide space for `capacity` slots, of which `size` are in use."""
-        grown = np.zeros((capacity, self._limbs.shape[1]), dtype=np.int64)
-        grown[:size] = self._limbs[:size]
-        self._limbs = grown
+    def reserve(self, size: int, capacity: int) -> Steps[None]:
+        """Provide space for `capacity` slots, of which `size` are in use, in steps."""
+        self._limbs = yield from copied(self._limbs[:size], capacity)
+
+    def clear(self, first: int, stop: int) -> None:
+        """Set the totals of slots that come into use to zero."""
+        self._limbs[first:stop] = 0
 
     def add(self, slots: Ints, values: Array, exponents: Ints | None = None) -> None:
         """Add values, each times two to the power of its exponent, to their slots, which may repeat."""
@@ -71,22 +74,31 @@ class ExactTotals:
         cells += _LOW_BITS // _BITS
         np.add.at(flat, cells, upper.astype(np.int64))
 
-    def merge(self, slots: Ints, other: ExactTotals, size: int) -> None:
-        """Add the first `size` totals of another state to `slots`, which are distinct."""
+    def merging(self, slots: Ints, other: ExactTotals, size: int) -> Steps[None]:
+        """Add the first `size` totals of another state to `slots`, which are distinct, in steps."""
         width = other._limbs.shape[1]
         if not width:
             return
         self._reserve(other._first, other._first + width, other._added)
         start = other._first - self._first
-        self._limbs[slots, start : start + width] += other._limbs[:size]
+        for piece in pieces(size):
+            self._limbs[slots[piece], start : start + width] += other._limbs[piece]
+            yield
 
-    def take(self, slots: Ints) -> ExactTotals:
-        """Return a copy of the totals of the given slots, with space for one at least."""
-        taken = ExactTotals()
-        taken._first, taken._added = self._first, self._added
-        width = self._limbs.shape[1]
-        taken._limbs = self._limbs.take(slots, axis=0) if len(slots) else np.zeros((1, width), dtype=np.int64)
-        return taken
+    def view(self, slots: slice) -> ExactTotals:
+        """Return the totals of consecutive slots, to be read."""
+        return self._with(self._limbs[slots])
+
+    def taking(self, slots: Ints) -> Steps[ExactTotals]:
+        """Return a copy of the totals of the given slots, with space for one at least, in steps."""
+        if len(slots):
+            return self._with((yield from taken(self._limbs, slots)))
+        return self._with(np.zeros((1, self._limbs.shape[1]), dtype=np.int64))
+
+    def _with(self, limbs: Ints) -> ExactTotals:
+        other = ExactTotals()
+        other._first, other._added, other._limbs = self._first, self._added, limbs
+        return other
 
     def rounded(self, size: int) -> tuple[Array, Ints]:
         """Return the first `size` totals, rounded once: floats, and powers of two to multiply by."""

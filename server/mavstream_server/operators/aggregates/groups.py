@@ -10,6 +10,8 @@ import numpy as np
 
 from mavstream_server.columns.column import Column, Ints
 from mavstream_server.columns.index import IntIndex
+from mavstream_server.columns.keys import repacked
+from mavstream_server.columns.pieces import Steps, finished, joined, one_after_other, ordered, pieces, taken
 from mavstream_server.operators.aggregates.accumulator import Accumulator, Slots
 from mavstream_server.operators.windows.panes import Panes
 
@@ -35,33 +37,54 @@ class Groups:
         """Bytes of the codes and accumulators."""
         return self.codes.nbytes + sum(accumulator.nbytes for accumulator in self.accumulators)
 
-    def copy(self) -> Groups:
-        """Return a copy that can be merged into without changing the original."""
-        return self.take(np.arange(len(self.codes)))
+    def copying(self) -> Steps[Groups]:
+        """Return a copy that can be merged into without changing the original, in steps."""
+        return (yield from self.taking(np.arange(len(self.codes))))
 
-    def take(self, slots: Ints) -> Groups:
-        """Return some of the groups."""
-        return Groups(self.codes.take(slots), [a.take(slots) for a in self.accumulators])
+    def taking(self, slots: Ints) -> Steps[Groups]:
+        """Return some of the groups, in steps."""
+        codes = yield from taken(self.codes, slots)
+        return Groups(codes, (yield from one_after_other(a.taking(slots) for a in self.accumulators)))
 
-    def parts(self, size: int) -> Iterator[Groups]:
-        """Yield copies of each `size` consecutive groups."""
-        each = [accumulator.parts(size) for accumulator in self.accumulators]
-        for start in range(0, len(self), size):
-            yield Groups(self.codes[start : start + size], [next(parts) for parts in each])
+    def answering(self, slots: Ints) -> Steps[Groups]:
+        """Return some of the groups, in steps, that are only asked for their results."""
+        codes = yield from taken(self.codes, slots)
+        return Groups(codes, (yield from one_after_other(a.answering(slots) for a in self.accumulators)))
 
-    def merge(self, other: Groups, code_count: int) -> None:
-        """Merge another set into this one; new keys are appended."""
+    def dividing(self, size: int) -> Steps[Iterator[Groups]]:
+        """Prepare the results of all groups, in steps; returns each `size` consecutive groups."""
+        each = yield from one_after_other(a.dividing(size) for a in self.accumulators)
+        return (
+            Groups(self.codes[start : start + size], [next(parts) for parts in each])
+            for start in range(0, len(self), size)
+        )
+
+    def merging(self, other: Groups, code_count: int) -> Steps[None]:
+        """Merge another set into this one, in steps; new keys are appended."""
         if not len(other):
             return
-        slot_of_code = np.full(code_count, -1, dtype=np.int64)
-        slot_of_code[self.codes] = np.arange(len(self.codes))
-        slots = slot_of_code.take(other.codes)
-        new = np.flatnonzero(slots < 0)
-        slots[new] = np.arange(len(self.codes), len(self.codes) + len(new))
-        self.codes = np.concatenate([self.codes, other.codes.take(new)])
+        count = len(self.codes)
+        slot_of_code = np.zeros(code_count, dtype=np.int32)  # plus one
+        for piece in pieces(count):
+            slot_of_code[self.codes[piece]] = np.arange(piece.start + 1, piece.stop + 1)
+            yield
+        slots = np.empty(len(other), dtype=np.int64)
+        added = []
+        for piece in pieces(len(other)):
+            codes = other.codes[piece]
+            found = slot_of_code.take(codes).astype(np.int64) - 1
+            new = np.flatnonzero(found < 0)
+            found[new] = np.arange(count, count + len(new))
+            count += len(new)
+            slots[piece] = found
+            added.append(codes.take(new))
+            yield
+        if count > len(self.codes):
+            self.codes = yield from joined([self.codes, *added])
         for ours, theirs in zip(self.accumulators, other.accumulators, strict=True):
-            ours.grow(len(self.codes))
-            ours.merge(slots, theirs)
+            yield from ours.reserve(count)
+            ours.grow(count)
+            yield from ours.merging(slots, theirs)
 
     def save(self) -> dict[str, Any]:
         """Return the state for a snapshot."""
@@ -121,44 +144,61 @@ class GroupTable:
         """Bytes of the cells and accumulators."""
         return self._cells.nbytes + sum(a.nbytes for a in self.accumulators) if self._cells.count else 0
 
-    def add(
+    def adding(
         self,
         panes: Panes,
         codes: Ints,
         code_count: int,
         columns: Sequence[Column],
         ordinals: Ints | None,
-    ) -> None:
-        """Fold rows into the groups of their panes and keys."""
+    ) -> Steps[None]:
+        """Fold rows into the groups of their panes and keys, in steps."""
         if code_count > 1 << self._bits:
             # Sparse cells are hashed whatever their width: packing them again would only take time.
-            self._repack(code_count.bit_length() + 1 if self._cells.dense else _CODE_BITS)
-        cells = self._cells.encode(self._shifted(panes) + codes)
+            yield from self._repack(code_count.bit_length() + 1 if self._cells.dense else _CODE_BITS)
+        cells = yield from self._cells.encoding(self._shifted(panes) + codes)
         size = self._cells.count
         slots = Slots(cells, size)
         for accumulator, column in zip(self.accumulators, columns, strict=True):
             if accumulator.size != size:
+                yield from accumulator.reserve(size)
                 accumulator.grow(size)
-            accumulator.update(slots, column, ordinals)
+            yield from accumulator.updating(slots, column, ordinals)
 
-    def pop(self, before: int) -> tuple[Ints, Groups] | None:
-        """Remove and return the groups of all panes before `before`, by pane and then by first appearance."""
+    def popping(self, before: int) -> Steps[tuple[Ints, Groups] | None]:
+        """Remove and return the groups of all panes before `before`, by pane and then by first appearance.
+
+        Works in steps; the table must not be used before the last one.
+        """
         if not self._order or self._order[0] >= before:
             return None
-        panes, codes = self._unpacked()
+        panes, codes = yield from self._unpacked()
         if len(self._numbers) == 1:  # all groups of a single pane: they need no sorting
-            taken, self._cells = Groups(codes, self.accumulators), IntIndex()
-            self.accumulators = self._make()
+            popped = Groups(codes, self.accumulators)
+            self.accumulators, self._cells = self._make(), IntIndex()
             self._forget_panes(before)
-            return panes, taken
-        done = np.flatnonzero(panes < before)
-        done = done.take(np.argsort(panes.take(done), kind="stable"))
-        rest = np.flatnonzero(panes >= before)
-        taken = Groups(codes.take(done), [a.take(done) for a in self.accumulators])
-        self.accumulators = [a.take(rest) for a in self.accumulators] if len(rest) else self._make()
-        self._cells = IntIndex(self._cells.keys.take(rest))
+            return panes, popped
+        found, left = [], []
+        for piece in pieces(len(panes)):
+            closed = panes[piece] < before
+            found.append(np.flatnonzero(closed) + piece.start)
+            left.append(np.flatnonzero(~closed) + piece.start)
+            yield
+        done, rest = (yield from joined(found)), (yield from joined(left))
+        done = yield from ordered(panes, done)
+        popped = yield from Groups(codes, self.accumulators).taking(done)
+        panes = yield from taken(panes, done)
+        if len(rest):
+            self.accumulators = (yield from Groups(codes, self.accumulators).taking(rest)).accumulators
+        else:
+            self.accumulators = self._make()
+        self._cells = yield from IntIndex.of((yield from taken(self._cells.keys, rest)))
         self._forget_panes(before)
-        return panes.take(done), taken
+        return panes, popped
+
+    def pop(self, before: int) -> tuple[Ints, Groups] | None:
+        """Do the same at once."""
+        return finished(self.popping(before))
 
     def _forget_panes(self, before: int) -> None:
         while self._order and self._order[0] < before:
@@ -176,14 +216,18 @@ class GroupTable:
         """Return the keys' codes of all groups."""
         return self._cells.keys & ((1 << self._bits) - 1)
 
-    def recode(self, mapping: Ints) -> None:
-        """Replace the keys' codes after their coder was compacted."""
-        numbers = self._cells.keys >> self._bits
-        self._cells = IntIndex((numbers << self._bits) | mapping.take(self.live_codes()))
+    def recode(self, mapping: Ints) -> Steps[None]:
+        """Replace the keys' codes after their coder was compacted, in steps."""
+        keys, low = self._cells.keys, (1 << self._bits) - 1
+        recoded = np.empty(len(keys), dtype=np.int64)
+        for piece in pieces(len(keys)):
+            recoded[piece] = (keys[piece] & ~low) | mapping.take(keys[piece] & low)
+            yield
+        self._cells = yield from IntIndex.of(recoded)
 
     def save(self) -> dict[str, Any]:
         """Return the state for a snapshot."""
-        panes, codes = self._unpacked()
+        panes, codes = finished(self._unpacked())
         rows = [[pane, rows] for pane, rows in self._rows.items()]
         return {"panes": panes, "groups": Groups(codes, self.accumulators).save(), "rows": rows}
 
@@ -193,17 +237,24 @@ class GroupTable:
         self.accumulators = groups.accumulators
         if len(groups):
             self._bits = max(self._bits, int(groups.codes.max()).bit_length() + 1)
-        self._cells = IntIndex(self._shifted(Panes.of(state["panes"])) + groups.codes)
+        self._cells = finished(IntIndex.of(self._shifted(Panes.of(state["panes"])) + groups.codes))
         self._rows = dict(state["rows"])
 
-    def _unpacked(self) -> tuple[Ints, Ints]:
-        keys = self._cells.keys
-        codes: Ints = keys & ((1 << self._bits) - 1)
+    def _unpacked(self) -> Steps[tuple[Ints, Ints]]:
+        """Return the pane and the key's code of each group."""
+        keys, low = self._cells.keys, (1 << self._bits) - 1
+        panes, codes = np.empty(len(keys), dtype=np.int64), np.empty(len(keys), dtype=np.int64)
         if not len(keys):
-            return codes, codes
+            return panes, codes
         first = min(self._panes)
-        panes = np.array([self._panes.get(number, 0) for number in range(first, self._next)], dtype=np.int64)
-        return panes.take((keys >> self._bits) - first), codes
+        numbers = np.array(
+            [self._panes.get(number, 0) for number in range(first, self._next)], dtype=np.int64
+        )
+        for piece in pieces(len(keys)):
+            codes[piece] = keys[piece] & low
+            panes[piece] = numbers.take((keys[piece] >> self._bits) - first)
+            yield
+        return panes, codes
 
     def _shifted(self, panes: Panes) -> Ints | int:
         """Return the high bits of each row's cell, which hold the pane, and count the rows of each pane."""
@@ -240,7 +291,10 @@ class GroupTable:
             heapq.heappush(self._order, pane)
         return number
 
-    def _repack(self, bits: int) -> None:
-        keys, old = self._cells.keys, self._bits
+    def _repack(self, bits: int) -> Steps[None]:
+        packed = np.empty(self._cells.count, dtype=np.int64)
+        for piece in pieces(len(packed)):
+            packed[piece] = repacked(self._cells.keys[piece], self._bits, bits)
+            yield
+        self._cells = yield from IntIndex.of(packed)
         self._bits = bits
-        self._cells = IntIndex(((keys >> old) << bits) | (keys & ((1 << old) - 1)))

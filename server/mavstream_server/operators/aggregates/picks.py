@@ -10,6 +10,7 @@ import numpy as np
 from mavstream_protocol.schema import FieldType
 from mavstream_server.columns.column import Column, Ints
 from mavstream_server.columns.keys import KeyCoder
+from mavstream_server.columns.pieces import Steps, pieces
 from mavstream_server.operators.aggregates.accumulator import Accumulator, Fields, Slots, valid_rows
 
 _LAST_INT = (1 << 63) - 1
@@ -126,9 +127,9 @@ class CodedExtreme(Accumulator):
         """Return the codes of the texts."""
         return self.arrays["code"][: self.size]
 
-    def recode(self, mapping: Ints) -> None:
+    def recode(self, mapping: Ints) -> Steps[None]:
         """Replace the codes."""
-        _recode(self.arrays["code"], self.size, mapping)
+        yield from _recode(self.arrays["code"], self.size, mapping)
 
 
 class Edge(Accumulator):
@@ -176,9 +177,9 @@ class Edge(Accumulator):
         """Return the codes of strings."""
         return None if self._coder is None else self.arrays["value"][: self.size]
 
-    def recode(self, mapping: Ints) -> None:
+    def recode(self, mapping: Ints) -> Steps[None]:
         """Replace the codes of strings."""
-        _recode(self.arrays["value"], self.size, mapping)
+        yield from _recode(self.arrays["value"], self.size, mapping)
 
 
 class FloatEdge(Edge):
@@ -187,5 +188,7 @@ class FloatEdge(Edge):
     fields: ClassVar[Fields] = {**Edge.fields, "value": (np.float64, 0.0)}
 
 
-def _recode(codes: Ints, size: int, mapping: Ints) -> None:
-    codes[:size] = mapping.take(codes[:size])
+def _recode(codes: Ints, size: int, mapping: Ints) -> Steps[None]:
+    for piece in pieces(size):
+        codes[piece] = mapping.take(codes[piece])
+        yield

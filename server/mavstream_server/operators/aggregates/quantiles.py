@@ -8,9 +8,17 @@ from typing import Any, Self
 import numpy as np
 
 from mavstream_server.columns.column import Array, Column, Ints
+from mavstream_server.columns.pieces import (
+    Steps,
+    finished,
+    fits,
+    joined,
+    ordered,
+    ordered_floats,
+    pieces,
+    taken,
+)
 from mavstream_server.operators.aggregates.accumulator import Accumulator, Slots, valid_rows
-
-_FEW = 4  # with fewer slots than one in so many, their values are looked up instead of filtered
 
 
 class Quantiles(Accumulator):
@@ -32,9 +40,13 @@ class Quantiles(Accumulator):
 
     def merge(self, slots: Ints, other: Self) -> None:
         """Add the values of another state."""
-        owners, values = other._gathered()
-        if len(owners):
-            self._add(slots.take(owners), values)
+        finished(self.merging(slots, other))
+
+    def merging(self, slots: Ints, other: Self) -> Steps[None]:
+        """Do the same in steps."""
+        for owners, values in zip(other._owners, other._values, strict=True):
+            self._add((yield from taken(slots, owners)), values)
+            yield
 
     def result(self) -> Column:
         """Return the median of each slot."""
@@ -42,49 +54,44 @@ class Quantiles(Accumulator):
 
     def at(self, fraction: float) -> Column:
         """Return a quantile of each slot, interpolated linearly between two values; null without values."""
-        owners, values = self._in_order()
-        counts = np.bincount(owners, minlength=self.size)
-        if not len(values):
+        finished(self._sorting())
+        if not len(values := self._values[0]):
             return Column(np.zeros(self.size), np.zeros(self.size, dtype=bool))
+        starts = np.searchsorted(self._owners[0], np.arange(self.size))
+        counts = np.diff(starts, append=len(values))
         place = np.maximum(counts - 1, 0) * fraction
         below = place.astype(np.int64)
-        starts = np.cumsum(counts) - counts
         last = len(values) - 1
         low = values.take(np.minimum(starts + below, last))
         high = values.take(np.minimum(starts + np.ceil(place).astype(np.int64), last))
         seen = counts > 0
         return Column(_between(low, high, place - below), None if seen.all() else seen)
 
-    def take(self, slots: Ints) -> Self:
+    def taking(self, slots: Ints) -> Steps[Self]:
         """Return the values of the given slots, renumbered."""
-        taken = super().take(slots)
-        if _FEW * len(slots) < self.size:
-            owners, values = self._in_order()
-            firsts = np.searchsorted(owners, slots)
-            counts = np.searchsorted(owners, slots, side="right") - firsts
-            rows = np.repeat(firsts - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
-            taken._owners, taken._values = [np.repeat(np.arange(len(slots)), counts)], [values.take(rows)]
-            taken._sorted = True
-            return taken
-        owners, values = self._gathered()
+        taken = yield from super().taking(slots)
         moved = np.full(max(self.size, 1), -1, dtype=np.int64)
         moved[slots] = np.arange(len(slots))
-        owners = moved.take(owners)
-        rows = np.flatnonzero(owners >= 0)
-        taken._owners, taken._values, taken._sorted = [owners.take(rows)], [values.take(rows)], False
+        taken._owners, taken._values, taken._sorted = [], [], False
+        for owners, values in zip(self._owners, self._values, strict=True):
+            for piece in pieces(len(owners)):
+                some = moved.take(owners[piece])
+                rows = np.flatnonzero(some >= 0)
+                taken._add(some.take(rows), values[piece].take(rows))
+                yield
         return taken
 
-    def parts(self, size: int) -> Iterator[Self]:
-        """Yield copies of the state of each `size` consecutive slots; values are sorted by part once."""
-        owners, values = self._gathered()
-        numbers = owners // size
-        order = numbers.astype(np.uint16 if self.size < size << 16 else np.int64).argsort(kind="stable")
-        bounds = np.searchsorted(numbers, np.arange(-(-self.size // size) + 1), sorter=order).tolist()
-        for number, start in enumerate(range(0, self.size, size)):
-            rows = order[bounds[number] : bounds[number + 1]]
-            part = super().take(np.arange(start, min(start + size, self.size)))
-            part._owners, part._values = [owners.take(rows) - start], [values.take(rows)]
-            part._sorted = False
+    def dividing(self, size: int) -> Steps[Iterator[Self]]:
+        """Sort all values; returns the state of each `size` consecutive slots."""
+        yield from self._sorting()
+        return self._divided(size)
+
+    def _divided(self, size: int) -> Iterator[Self]:
+        owners, values = self._owners[0], self._values[0]
+        for start in range(0, self.size, size):
+            part = self.view(slice(start, min(start + size, self.size)))
+            first, stop = np.searchsorted(owners, [start, start + size]).tolist()
+            part._owners, part._values = [owners[first:stop] - start], [values[first:stop]]
             yield part
 
     @property
@@ -94,7 +101,7 @@ class Quantiles(Accumulator):
 
     def save(self) -> dict[str, Any]:
         """Return the values."""
-        owners, values = self._gathered()
+        owners, values = finished(joined(self._owners)), finished(joined(self._values, np.float64))
         return {"size": self.size, "owners": owners, "values": values}
 
     def load(self, state: dict[str, Any]) -> None:
@@ -107,20 +114,36 @@ class Quantiles(Accumulator):
         self._values.append(values)
         self._sorted = False
 
-    def _gathered(self) -> tuple[Ints, Array]:
-        if len(self._owners) != 1:
-            self._owners = [np.concatenate([np.empty(0, dtype=np.int64), *self._owners])]
-            self._values = [np.concatenate([np.empty(0), *self._values])]
-        return self._owners[0], self._values[0]
+    def _sorting(self) -> Steps[None]:
+        """Sort the values by slot and size, once for all quantiles, in steps."""
+        if self._sorted:
+            return
+        owners = yield from joined(self._owners)
+        values = yield from joined(self._values, np.float64)
+        order = yield from ordered(owners)
+        owners = yield from taken(owners, order)
+        values = yield from taken(values, order)
+        start = 0
+        while start < len(owners):
+            stop = _end_of_groups(owners, start)
+            if not fits(stop - start):
+                order = yield from ordered_floats(values[start:stop])
+                values[start:stop] = yield from taken(values[start:stop], order)
+            else:
+                order = np.lexsort((values[start:stop], owners[start:stop]))
+                values[start:stop] = values[start:stop].take(order)
+            start = stop
+            yield
+        self._owners, self._values, self._sorted = [owners], [values], True
 
-    def _in_order(self) -> tuple[Ints, Array]:
-        """Return the values by slot and size, sorted once for all quantiles."""
-        owners, values = self._gathered()
-        if not self._sorted:
-            order = np.lexsort((values, owners))
-            self._owners, self._values = [owners.take(order)], [values.take(order)]
-            self._sorted = True
-        return self._owners[0], self._values[0]
+
+def _end_of_groups(owners: Ints, start: int) -> int:
+    """Return where the values of so many groups end as can be sorted at once, of one group at least."""
+    stop: int = start + next(pieces(len(owners) - start)).stop
+    if stop == len(owners):
+        return stop
+    begin = int(np.searchsorted(owners, owners[stop]))
+    return begin if begin > start else int(np.searchsorted(owners, owners[stop], side="right"))
 
 
 def _between(low: Array, high: Array, share: Array) -> Array:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from mavstream_server.columns.batch import BEGIN_OF_TIME, END_OF_TIME
 from mavstream_server.columns.column import Array, Ints
+from mavstream_server.columns.pieces import Steps, finished, joined, ordered, pieces, taken
 from mavstream_server.operators.aggregates.accumulator import Accumulator
 from mavstream_server.operators.aggregates.groups import Groups, GroupTable, MakeAccumulators
 from mavstream_server.operators.aggregates.windows import Rows, WindowGroups
@@ -41,9 +43,9 @@ class SessionGroups(WindowGroups):
         self._ends = _NONE
         self._decided = 0  # of `_order`: closed, or continued in the pane that is not complete
 
-    def fold(self, panes: Panes, firsts: Ints | None, rows: Rows) -> None:
+    def fold(self, panes: Panes, firsts: Ints | None, rows: Rows) -> Steps[None]:
         """Fold rows into their panes."""
-        rows.fold_into(self._table, panes)
+        yield from rows.fold_into(self._table, panes)
 
     def close(self, opened: int, code_count: int) -> Iterator[tuple[Ints, Groups] | None]:
         """Remove and yield the sessions that end at or before the watermark `opened`, with their ends."""
@@ -51,78 +53,94 @@ class SessionGroups(WindowGroups):
             return
         pane = opened if opened == END_OF_TIME else opened // self._gap
         if pane > self._pane:
-            yield from self._complete(pane)
+            yield from self._complete(pane, code_count)
         stop = int(np.searchsorted(self._ends, opened, side="right"))
         if stop > self._decided:
             slots, ends = (each[self._decided : stop] for each in (self._order, self._ends))
             self._decided = stop
-            cells = self._table.slots_of(self._pane, self._sessions.codes.take(slots))
-            firsts = self._table.accumulators[FIRST_TIME].arrays["value"].take(np.maximum(cells, 0))
-            over = np.flatnonzero((cells < 0) | (firsts >= ends))
-            if len(over):
-                yield self._taken(slots.take(over))
+            firsts = self._table.accumulators[FIRST_TIME].arrays["value"]
+            over = []
+            for piece in pieces(len(slots)):
+                cells = self._table.slots_of(self._pane, self._sessions.codes.take(slots[piece]))
+                begin = firsts.take(np.maximum(cells, 0))
+                over.append(slots[piece][(cells < 0) | (begin >= ends[piece])])
+                yield None
+            ended = yield from joined(over)
+            if len(ended):
+                yield (yield from self._taken(ended))
 
-    def _complete(self, pane: int) -> Iterator[tuple[Ints, Groups] | None]:
+    def _complete(self, pane: int, code_count: int) -> Iterator[tuple[Ints, Groups] | None]:
         """Chain the panes before `pane` to sessions, in order; yields sessions that end before that."""
-        popped = self._table.pop(pane)
+        popped = yield from self._table.popping(pane)
         self._pane = pane
-        yield None
         if popped is not None:
             panes, cells = popped
-            edges = np.flatnonzero(np.diff(panes)) + 1
-            for start, stop in zip([0, *edges.tolist()], [*edges.tolist(), len(panes)], strict=True):
-                yield self._chain(cells.take(np.arange(start, stop)))
+            edges = [0, *(np.flatnonzero(np.diff(panes)) + 1).tolist(), len(panes)]
+            for start, stop in pairwise(edges):
+                some = cells if len(edges) == 2 else (yield from cells.taking(np.arange(start, stop)))
+                yield (yield from self._chain(some, code_count))
         if len(self._open) > 2 * np.count_nonzero(self._open) + _SPARE_SLOTS:
-            self._sessions = self._sessions.take(np.flatnonzero(self._open))
+            self._sessions = yield from self._sessions.taking(np.flatnonzero(self._open))
             self._open = np.ones(len(self._sessions), dtype=np.bool_)
-        self._sort()
+        yield from self._sort()
 
-    def _chain(self, cells: Groups) -> tuple[Ints, Groups] | None:
+    def _chain(self, cells: Groups, code_count: int) -> Steps[tuple[Ints, Groups] | None]:
         """Extend sessions by one pane and begin new ones; returns those that it does not extend."""
-        self._sort()
-        slots = self._order
-        codes = self._sessions.codes.take(slots)
-        by_code = codes.argsort()
-        places = np.searchsorted(codes, cells.codes, sorter=by_code)
-        slots_of_cells = np.full(len(cells), -1, dtype=np.int64)
-        inside = np.flatnonzero(places < len(slots))
-        found = slots.take(by_code.take(places.take(inside)))
-        firsts = cells.accumulators[FIRST_TIME].arrays["value"].take(inside)
-        lasts = self._value(LAST_TIME).take(found)
-        near = (self._sessions.codes.take(found) == cells.codes.take(inside)) & (firsts - lasts < self._gap)
-        slots_of_cells[inside[near]] = found[near]
+        slots = np.flatnonzero(self._open)
+        slot_of_code = np.zeros(code_count, dtype=np.int32)  # plus one
+        for piece in pieces(len(slots)):
+            slot_of_code[self._sessions.codes.take(slots[piece])] = slots[piece] + 1
+            yield
+        slots_of_cells = np.empty(len(cells), dtype=np.int64)
         extended = np.zeros(len(self._open), dtype=np.bool_)
-        extended[found[near]] = True
-        over = slots[~extended.take(slots)]
-        closed = self._taken(over) if len(over) else None
-        self._merge(cells, slots_of_cells)
+        firsts, lasts = cells.accumulators[FIRST_TIME].arrays["value"], self._value(LAST_TIME)
+        for piece in pieces(len(cells)):
+            found = slot_of_code.take(cells.codes[piece]).astype(np.int64) - 1
+            near = (found >= 0) & (firsts[piece] - lasts.take(np.maximum(found, 0)) < self._gap)
+            slots_of_cells[piece] = np.where(near, found, -1)
+            extended[found[near]] = True
+            yield
+        yield from self._sort()
+        over = []
+        for piece in pieces(len(self._order)):
+            some = self._order[piece]
+            over.append(some[~extended.take(some)])
+            yield
+        ended = yield from joined(over)
+        closed = (yield from self._taken(ended)) if len(ended) else None
+        yield from self._merge(cells, slots_of_cells)
         return closed
 
-    def _merge(self, cells: Groups, slots: Ints) -> None:
+    def _merge(self, cells: Groups, slots: Ints) -> Steps[None]:
         """Fold the groups of a pane into the sessions of these slots; -1 is a new one."""
         new = np.flatnonzero(slots < 0)
         size = len(self._sessions)
         slots[new] = np.arange(size, size + len(new))
-        self._sessions.codes = np.concatenate([self._sessions.codes, cells.codes.take(new)])
+        added = yield from taken(cells.codes, new)
+        self._sessions.codes = yield from joined([self._sessions.codes, added])
         self._open = np.concatenate([self._open, np.ones(len(new), dtype=np.bool_)])
         for ours, theirs in zip(self._sessions.accumulators, cells.accumulators, strict=True):
+            yield from ours.reserve(size + len(new))
             ours.grow(size + len(new))
-            ours.merge(slots, theirs)
+            yield from ours.merging(slots, theirs)
 
-    def _sort(self) -> None:
+    def _sort(self) -> Steps[None]:
         slots = np.flatnonzero(self._open)
-        ends = self._value(LAST_TIME).take(slots) + self._gap
-        order = np.lexsort((self._value(FIRST_ROW).take(slots), ends))
-        self._order, self._ends, self._decided = slots.take(order), ends.take(order), 0
+        firsts = yield from taken(self._value(FIRST_ROW), slots)
+        ends = (yield from taken(self._value(LAST_TIME), slots)) + self._gap
+        order = yield from ordered(ends, (yield from ordered(firsts)))
+        self._order, self._ends = (yield from taken(slots, order)), (yield from taken(ends, order))
+        self._decided = 0
 
     def _value(self, accumulator: int) -> Ints:
         values: Ints = self._sessions.accumulators[accumulator].arrays["value"]
         return values
 
-    def _taken(self, slots: Ints) -> tuple[Ints, Groups]:
+    def _taken(self, slots: Ints) -> Steps[tuple[Ints, Groups]]:
         """Remove and return sessions with their ends."""
         self._open[slots] = False
-        return self._value(LAST_TIME).take(slots) + self._gap, self._sessions.take(slots)
+        ends = (yield from taken(self._value(LAST_TIME), slots)) + self._gap
+        return ends, (yield from self._sessions.answering(slots))
 
     @property
     def next_end(self) -> int:
@@ -145,10 +163,10 @@ class SessionGroups(WindowGroups):
         """Return the keys of panes and sessions."""
         return [self._table.live_codes(), self._sessions.codes]
 
-    def recode(self, mapping: Ints) -> None:
+    def recode(self, mapping: Ints) -> Steps[None]:
         """Replace the keys' codes after their coder was compacted."""
-        self._table.recode(mapping)
-        self._sessions.codes = mapping.take(self._sessions.codes)
+        yield from self._table.recode(mapping)
+        self._sessions.codes = yield from taken(mapping, self._sessions.codes)
 
     @property
     def nbytes(self) -> int:
@@ -157,7 +175,7 @@ class SessionGroups(WindowGroups):
 
     def save(self) -> dict[str, Any]:
         """Return panes and sessions for a snapshot."""
-        sessions = self._sessions.take(np.flatnonzero(self._open))
+        sessions = finished(self._sessions.taking(np.flatnonzero(self._open)))
         return {"table": self._table.save(), "sessions": sessions.save(), "pane": self._pane}
 
     def load(self, state: dict[str, Any]) -> None:
@@ -166,4 +184,4 @@ class SessionGroups(WindowGroups):
         self._sessions = Groups.restore(state["sessions"], self._make)
         self._open = np.ones(len(self._sessions), dtype=np.bool_)
         self._pane = state["pane"]
-        self._sort()
+        finished(self._sort())

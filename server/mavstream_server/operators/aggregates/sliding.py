@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
+from mavstream_server.columns.pieces import Steps
 from mavstream_server.operators.aggregates.groups import Groups, MakeAccumulators
-
-PANES_PER_STEP = 16
-"""Panes that are merged in one step of an operator's work."""
 
 
 class SlidingGroups:
@@ -50,42 +47,40 @@ class SlidingGroups:
         """Bytes of all groups."""
         return sum(groups.nbytes for groups in self.held)
 
-    def push(self, pane: int, groups: Groups, code_count: int) -> None:
-        """Add the next pane; panes must be added in order."""
-        self._back.append((pane, groups))
+    def pushing(self, pane: int, groups: Groups, code_count: int) -> Steps[None]:
+        """Add the next pane, in steps; panes must be added in order."""
         if self._back_sum is None:
-            self._back_sum = groups.copy()
+            self._back_sum = yield from groups.copying()
         else:
-            self._back_sum.merge(groups, code_count)
+            yield from self._back_sum.merging(groups, code_count)
+        self._back.append((pane, groups))
 
-    def drop_before(self, pane: int, code_count: int) -> Iterator[None]:
+    def drop_before(self, pane: int, code_count: int) -> Steps[None]:
         """Drop the panes before `pane`, in steps: nothing else may be done before the last one."""
         while self._front and self._front[-1][0] < pane:
             self._front.pop()
         if not self._front and self._back and self._back[0][0] < pane:
             yield from self._move_back_to_front(pane, code_count)
 
-    def _move_back_to_front(self, pane: int, code_count: int) -> Iterator[None]:
+    def _move_back_to_front(self, pane: int, code_count: int) -> Steps[None]:
         total: Groups | None = None
         for number, groups in reversed(self._back):
             if number < pane:
                 break
-            suffix = groups.copy()
+            suffix = yield from groups.copying()
             if total is not None:
-                suffix.merge(total, code_count)
+                yield from suffix.merging(total, code_count)
             total = suffix
             self._front.append((number, suffix))
-            if not len(self._front) % PANES_PER_STEP:
-                yield
         self._back, self._back_sum = [], None
 
-    def total(self, code_count: int) -> Groups | None:
-        """Return the merged groups of all panes as a copy, or None if there are none."""
+    def total(self, code_count: int) -> Steps[Groups | None]:
+        """Return the merged groups of all panes as a copy, in steps, or None if there are none."""
         if not self._front:
-            return None if self._back_sum is None else self._back_sum.copy()
-        total = self._front[-1][1].copy()
+            return None if self._back_sum is None else (yield from self._back_sum.copying())
+        total = yield from self._front[-1][1].copying()
         if self._back_sum is not None:
-            total.merge(self._back_sum, code_count)
+            yield from total.merging(self._back_sum, code_count)
         return total
 
     def save(self) -> dict[str, Any]:

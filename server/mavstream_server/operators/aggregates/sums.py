@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from mavstream_server.columns.column import Array, Column, Ints
+from mavstream_server.columns.pieces import Steps, finished, pieces
 from mavstream_server.operators.aggregates.accumulator import Accumulator, Fields, Slots, valid_rows
 from mavstream_server.operators.operator import QueryFailed
 
@@ -42,16 +43,21 @@ class IntTotal(Accumulator):
 
     def merge(self, slots: Ints, other: Self) -> None:
         """Add the totals."""
+        finished(self.merging(slots, other))
+
+    def merging(self, slots: Ints, other: Self) -> Steps[None]:
+        """Do the same in steps."""
         self._reserve(other._bound)
         if other._wide:
             self._widen()
-        size = other.size
-        total, high = other.arrays["total"][:size], other.arrays["high"][:size]
-        if self._wide and not other._wide:
-            total, high = total & _LOW, total >> _LOW_BITS
-        self.arrays["total"][slots] += total
-        self.arrays["high"][slots] += high
-        self.arrays["count"][slots] += other.arrays["count"][:size]
+        for piece in pieces(other.size):
+            to, total, high = slots[piece], other.arrays["total"][piece], other.arrays["high"][piece]
+            if self._wide and not other._wide:
+                total, high = total & _LOW, total >> _LOW_BITS
+            self.arrays["total"][to] += total
+            self.arrays["high"][to] += high
+            self.arrays["count"][to] += other.arrays["count"][piece]
+            yield
 
     def _reserve(self, change: int) -> None:
         """Prepare for totals to change by up to `change`: switches to two words if they may overflow."""

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from mavstream_server.columns.batch import BEGIN_OF_TIME
 from mavstream_server.columns.column import Column, Ints
+from mavstream_server.columns.pieces import Steps, finished, portions, taken
 from mavstream_server.operators.aggregates.accumulator import Accumulator
 from mavstream_server.operators.aggregates.groups import Groups, GroupTable, MakeAccumulators
-from mavstream_server.operators.aggregates.sliding import PANES_PER_STEP, SlidingGroups
+from mavstream_server.operators.aggregates.sliding import SlidingGroups
 from mavstream_server.operators.aggregates.stragglers import StragglerCounts
 from mavstream_server.operators.windows.index import WindowIndex
 from mavstream_server.operators.windows.panes import Panes
-
-_MANY = 16_384  # groups that take a step of their own to be removed
 
 
 class Rows:
@@ -39,17 +39,17 @@ class Rows:
         columns = [column.take(rows) for column in self.columns]
         return Rows(self.codes.take(rows), self.code_count, columns, ordinals)
 
-    def fold_into(self, table: GroupTable, panes: Panes) -> None:
-        """Fold the rows into a table."""
-        table.add(panes, self.codes, self.code_count, self.columns, self.ordinals)
+    def fold_into(self, table: GroupTable, panes: Panes) -> Steps[None]:
+        """Fold the rows into a table, in steps."""
+        yield from table.adding(panes, self.codes, self.code_count, self.columns, self.ordinals)
 
 
 class WindowGroups(ABC):
     """The groups of all open windows."""
 
     @abstractmethod
-    def fold(self, panes: Panes, firsts: Ints | None, rows: Rows) -> None:
-        """Fold rows into their panes; `firsts` are those of the window gate (see `Admitted`)."""
+    def fold(self, panes: Panes, firsts: Ints | None, rows: Rows) -> Steps[None]:
+        """Fold rows into their panes, in steps; `firsts` are those of the window gate (see `Admitted`)."""
 
     @abstractmethod
     def close(self, opened: int, code_count: int) -> Iterator[tuple[Ints, Groups] | None]:
@@ -74,8 +74,8 @@ class WindowGroups(ABC):
         """Return the keys of all groups, in arrays that may have them repeatedly."""
 
     @abstractmethod
-    def recode(self, mapping: Ints) -> None:
-        """Replace the keys' codes after their coder was compacted."""
+    def recode(self, mapping: Ints) -> Steps[None]:
+        """Replace the keys' codes after their coder was compacted, in steps."""
 
     @property
     @abstractmethod
@@ -97,19 +97,14 @@ class SeparateWindows(WindowGroups):
     def __init__(self, make: MakeAccumulators) -> None:
         self._table = GroupTable(make)
 
-    def fold(self, panes: Panes, firsts: Ints | None, rows: Rows) -> None:
+    def fold(self, panes: Panes, firsts: Ints | None, rows: Rows) -> Steps[None]:
         """Fold rows into their windows."""
-        rows.fold_into(self._table, panes)
+        yield from rows.fold_into(self._table, panes)
 
     def close(self, opened: int, code_count: int) -> Iterator[tuple[Ints, Groups] | None]:
         """Yield all closed windows at once."""
-        many = len(self._table) > _MANY
-        if many:
-            yield None
-        popped = self._table.pop(opened)
+        popped = yield from self._table.popping(opened)
         if popped is not None:
-            if many:
-                yield None
             yield popped
 
     def skip(self, first: int, code_count: int) -> tuple[int, int]:
@@ -126,9 +121,9 @@ class SeparateWindows(WindowGroups):
         """Return the keys of the table."""
         return [self._table.live_codes()]
 
-    def recode(self, mapping: Ints) -> None:
+    def recode(self, mapping: Ints) -> Steps[None]:
         """Replace the codes of the table's keys."""
-        self._table.recode(mapping)
+        yield from self._table.recode(mapping)
 
     @property
     def nbytes(self) -> int:
@@ -160,23 +155,26 @@ class OverlappingWindows(WindowGroups):
         self._unanswered = StragglerCounts()
         self._next = BEGIN_OF_TIME  # windows before it were answered
 
-    def fold(self, panes: Panes, firsts: Ints | None, rows: Rows) -> None:
+    def fold(self, panes: Panes, firsts: Ints | None, rows: Rows) -> Steps[None]:
         """Fold rows into their panes, and stragglers into the windows that they are in time for."""
         if firsts is None:
-            rows.fold_into(self._filling, panes)
+            yield from rows.fold_into(self._filling, panes)
             return
         late = firsts > self._windows.firsts_of_panes(panes.numbers)
         in_time = np.flatnonzero(~late)
-        rows.take(in_time).fold_into(self._filling, panes.take(in_time))
+        yield from rows.take(in_time).fold_into(self._filling, panes.take(in_time))
         straggling = np.flatnonzero(late)
         firsts = firsts.take(straggling)
         lasts = self._windows.lasts_of_panes(panes.numbers.take(straggling))
         self._unanswered.add(firsts, lasts)
         counts = lasts - firsts + 1
-        each = np.repeat(np.arange(len(straggling)), counts)
-        steps = np.arange(len(each)) - np.repeat(np.cumsum(counts) - counts, counts)
-        windows = Panes.of(firsts.take(each) + steps)
-        rows.take(straggling.take(each)).fold_into(self._stragglers, windows)
+        for first, stop in portions(counts):
+            some = counts[first:stop]
+            each = np.repeat(np.arange(first, stop), some)
+            steps = np.arange(len(each)) - np.repeat(np.cumsum(some) - some, some)
+            copies = rows.take(straggling.take(each))
+            yield from copies.fold_into(self._stragglers, Panes.of(firsts.take(each) + steps))
+            yield
 
     def close(self, opened: int, code_count: int) -> Iterator[tuple[Ints, Groups] | None]:
         """Yield the groups of closed windows one window at a time, except those without rows."""
@@ -187,11 +185,11 @@ class OverlappingWindows(WindowGroups):
                 break
             first_pane = self._windows.first_pane(number)
             yield from self._collect(first_pane + self._windows.panes_per_window, code_count)
-            total = self._sliding.total(code_count)
-            late = self._stragglers.pop(number + 1)
+            total = yield from self._sliding.total(code_count)
+            late = yield from self._stragglers.popping(number + 1)
             if late is not None:
                 total = Groups(_NONE, self._make()) if total is None else total
-                total.merge(late[1], code_count)
+                yield from total.merging(late[1], code_count)
             self._next = number + 1
             if total is not None and len(total):
                 yield np.full(len(total), number), total
@@ -199,7 +197,7 @@ class OverlappingWindows(WindowGroups):
         self._unanswered.answered(self._next)
         yield from self._drop_answered(code_count)
 
-    def _drop_answered(self, code_count: int) -> Iterator[None]:
+    def _drop_answered(self, code_count: int) -> Steps[None]:
         """Drop the panes that only answered windows need, in steps."""
         if self._next != BEGIN_OF_TIME:
             yield from self._sliding.drop_before(self._windows.first_pane(self._next), code_count)
@@ -212,22 +210,21 @@ class OverlappingWindows(WindowGroups):
             numbers.append(self._stragglers.lowest)
         return max(min(numbers), self._next) if numbers else None
 
-    def _collect(self, before: int, code_count: int) -> Iterator[None]:
+    def _collect(self, before: int, code_count: int) -> Steps[None]:
         """Move complete panes from the table to the sliding groups, in steps."""
-        popped = self._filling.pop(before)
+        popped = yield from self._filling.popping(before)
         if popped is None:
             return
         panes, groups = popped
-        each = np.split(np.arange(len(panes)), np.flatnonzero(np.diff(panes)) + 1)
-        for number, slots in enumerate(each, 1):
-            self._sliding.push(int(panes[slots[0]]), groups.take(slots), code_count)
-            if not number % PANES_PER_STEP:
-                yield
+        edges = [0, *(np.flatnonzero(np.diff(panes)) + 1).tolist(), len(panes)]
+        for start, stop in pairwise(edges):
+            pane = groups if len(edges) == 2 else (yield from groups.taking(np.arange(start, stop)))
+            yield from self._sliding.pushing(int(panes[start]), pane, code_count)
+            yield
 
     def skip(self, first: int, code_count: int) -> tuple[int, int]:
         """Drop the groups that only windows before `first` need."""
-        for _ in self._drop_answered(code_count):
-            pass
+        finished(self._drop_answered(code_count))
         number = self._next_window()
         self._next = max(self._next, first)
         if number is None or number >= first:
@@ -238,8 +235,7 @@ class OverlappingWindows(WindowGroups):
         last = max((self._windows.last_of_pane(pane) for pane in held), default=number)
         self._filling.pop(pane)
         self._stragglers.pop(first)
-        for _ in self._sliding.drop_before(pane, code_count):
-            pass
+        finished(self._sliding.drop_before(pane, code_count))
         return min(last + 1, first) - number, rows
 
     def accumulators(self) -> list[list[Accumulator]]:
@@ -252,12 +248,12 @@ class OverlappingWindows(WindowGroups):
         held = [groups.codes for groups in self._sliding.held]
         return [self._filling.live_codes(), self._stragglers.live_codes(), *held]
 
-    def recode(self, mapping: Ints) -> None:
+    def recode(self, mapping: Ints) -> Steps[None]:
         """Replace the codes of the keys of panes, merged panes and stragglers."""
-        self._filling.recode(mapping)
-        self._stragglers.recode(mapping)
+        yield from self._filling.recode(mapping)
+        yield from self._stragglers.recode(mapping)
         for groups in self._sliding.held:
-            groups.codes = mapping.take(groups.codes)
+            groups.codes = yield from taken(mapping, groups.codes)
 
     @property
     def nbytes(self) -> int:

@@ -55,7 +55,7 @@ class IntervalJoin(SteppedOperator):
         if batch.mark is None:
             return
         mark = self.progress.advance(port, batch.mark)
-        self.sides[1 - port].expire(self.progress.ports[port])
+        yield from self.sides[1 - port].expiring(self.progress.ports[port])
         if self._keys.worth_compacting():
             yield from self._compact()
         if mark is None:
@@ -65,20 +65,23 @@ class IntervalJoin(SteppedOperator):
         if self._order is None:
             self.emit_mark(mark)
         else:
-            self.emit(self._order.release(mark))
+            for ready in self._order.releasing(mark):
+                if ready is not None:
+                    self.emit(ready)
+                yield
 
     def _match(self, port: int, batch: Batch) -> Iterator[None]:
         side, other = self.sides[port], self.sides[1 - port]
-        batch = with_keys(batch, side.keys)
+        batch = yield from with_keys(batch, side.keys)
         if not batch.size:
             return
         given = batch.columns
-        codes = self._keys.encode([given[key] for key in side.keys], batch.size)
+        codes = yield from self._keys.encoding([given[key] for key in side.keys], batch.size)
         columns = {name: given[name] for name in side.columns}
         rows = Batch(columns, batch.size, batch.arrival, time=batch.time, position=batch.position)
         reach = (self._before, self._after) if port == 0 else (self._after, self._before)
         if other.recent and not other.recent.comparable_with(batch.size):
-            other.sort_recent()
+            yield from other.sort_recent()
         if other.recent:
             assert rows.time is not None
             near = other.recent.partners(codes, rows.time, *reach)
@@ -86,13 +89,14 @@ class IntervalJoin(SteppedOperator):
                 self._emit_pairs(port, rows, other.recent.rows, *near)
         asking: SortedRun | None = None
         if other.runs:
-            asking = SortedRun.build(rows, codes)
+            asking = yield from SortedRun.building(rows, codes)
             for run in other.runs:
-                for asked, found in run.partners(asking, reach):
-                    self._emit_pairs(port, asking.rows, run.rows, asked, found)
-                    if len(asked) >= _LARGE_ANSWER:
+                for pairs in run.partners(asking, reach):
+                    if pairs is not None:
+                        self._emit_pairs(port, asking.rows, run.rows, *pairs)
+                    if pairs is None or len(pairs[0]) >= _LARGE_ANSWER:
                         yield
-        side.add(rows, codes, asking, self.progress.ports[1 - port])
+        yield from side.adding(rows, codes, asking, self.progress.ports[1 - port])
 
     def _emit_pairs(self, port: int, rows: Batch, partners: Batch, asked: Ints, found: Ints) -> None:
         if port == 0:
@@ -107,11 +111,12 @@ class IntervalJoin(SteppedOperator):
             self._order.add(joined[0], 0, joined[1])
 
     def _compact(self) -> Iterator[None]:
-        live = distinct_codes([codes for side in self.sides for codes in side.codes], self._keys.count)
+        held = [codes for side in self.sides for codes in side.codes]
+        live = yield from distinct_codes(held, self._keys.count)
         mapping = yield from self._keys.compact(live)  # preserves their order, so that runs stay sorted
         if mapping is not None:
             for side in self.sides:
-                side.recode(mapping)
+                yield from side.recode(mapping)
 
     @property
     def state_bytes(self) -> int:

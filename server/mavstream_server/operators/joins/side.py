@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from mavstream_server.columns.batch import BEGIN_OF_TIME, Batch
 from mavstream_server.columns.column import Ints
+from mavstream_server.columns.pieces import Steps
 from mavstream_server.operators.joins.recent_rows import MOST_ROWS, RecentRows
 from mavstream_server.operators.joins.sorted_run import SortedRun
 
@@ -41,10 +42,11 @@ class Side:
         """The codes of the rows' keys, in several arrays."""
         return [self.recent.codes, *(run.codes for run in self.runs)]
 
-    def recode(self, mapping: Ints) -> None:
-        """Replace the codes of the keys; the mapping must preserve their order."""
+    def recode(self, mapping: Ints) -> Steps[None]:
+        """Replace the codes of the keys, in steps; the mapping must preserve their order."""
         self.recent.recode(mapping)
-        self.runs = [run.recode(mapping) for run in self.runs]
+        for number, run in enumerate(self.runs):
+            self.runs[number] = yield from run.recode(mapping)
 
     def all_runs(self) -> list[SortedRun]:
         """Return all rows as sorted runs."""
@@ -57,10 +59,10 @@ class Side:
         self.recent.clear()
         self.runs = runs
 
-    def add(self, rows: Batch, codes: Ints, run: SortedRun | None, watermark: int) -> None:
+    def adding(self, rows: Batch, codes: Ints, run: SortedRun | None, watermark: int) -> Steps[None]:
         """Store rows for partners that arrive later, unless they expire at the other side's watermark (us).
 
-        `run` has the same rows, if they were sorted already.
+        `run` has the same rows, if they were sorted already. Works in steps.
         """
         assert rows.time is not None
         if watermark != BEGIN_OF_TIME and int(rows.time.max()) < watermark - self.reach:
@@ -68,21 +70,22 @@ class Side:
         if len(self.recent) + rows.size <= MOST_ROWS:
             self.recent.append(rows, codes)
             return
-        self.sort_recent()
-        self._add(run or SortedRun.build(rows, codes))
+        yield from self.sort_recent()
+        yield from self._add(run or (yield from SortedRun.building(rows, codes)))
 
-    def sort_recent(self) -> None:
+    def sort_recent(self) -> Steps[None]:
         """Turn the recent rows into a sorted run."""
         if self.recent:
-            self._add(SortedRun.build(self.recent.rows, self.recent.codes))
+            run = SortedRun.build(self.recent.rows, self.recent.codes)
             self.recent.clear()
+            yield from self._add(run)
 
-    def _add(self, run: SortedRun) -> None:
+    def _add(self, run: SortedRun) -> Steps[None]:
         runs = self.runs
         runs.append(run)
         while len(runs) > 1 and self._too_small(runs[-2], runs[-1]):
-            newer, older = runs.pop(), runs.pop()
-            runs.append(SortedRun.merge(older, newer))
+            merged = yield from SortedRun.merging(runs[-2], runs[-1])
+            runs[-2:] = [merged]
 
     def _too_small(self, older: SortedRun, newer: SortedRun) -> bool:
         """Return whether the last two runs are to be merged."""
@@ -94,8 +97,8 @@ class Side:
             return False
         return older.size <= 2 * newer.size
 
-    def expire(self, watermark: int) -> None:
-        """Drop rows that can have no partner at or after the other side's watermark (us)."""
+    def expiring(self, watermark: int) -> Steps[None]:
+        """Drop rows that can have no partner at or after the other side's watermark (us), in steps."""
         if watermark == BEGIN_OF_TIME:
             return
         since = watermark - self.reach
@@ -107,5 +110,5 @@ class Side:
             if run.latest < since:
                 continue
             thin = 2 * (since - run.earliest) > run.latest - run.earliest + 1
-            kept.append(run.since(since) if thin else run)
+            kept.append((yield from run.since(since)) if thin else run)
         self.runs = [run for run in kept if run is not None]

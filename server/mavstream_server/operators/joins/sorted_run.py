@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from mavstream_server.columns.batch import Batch, concatenate_batches
+from mavstream_server.columns.batch import Batch, concatenating
 from mavstream_server.columns.column import Ints, Mask, both_valid
+from mavstream_server.columns.pieces import Steps, finished, fits, joined, ordered, pieces, portions, taken
 
-_PAIRS_AT_ONCE = 1 << 15
+PAIRS_AT_ONCE = 1 << 15
 _PACKED_BITS = 62
 
 
@@ -40,15 +41,43 @@ class SortedRun:
         return cls(rows.take(order), codes.take(order), (int(times[0]), int(times[-1])))
 
     @classmethod
+    def building(cls, rows: Batch, codes: Ints) -> Steps[SortedRun]:
+        """Do the same in steps."""
+        if fits(rows.size):
+            return cls.build(rows, codes)
+        assert rows.time is not None
+        order = yield from ordered(codes, (yield from ordered(rows.time)))
+        return cls((yield from rows.taking(order)), (yield from taken(codes, order)))
+
+    @classmethod
     def merge(cls, older: SortedRun, newer: SortedRun) -> SortedRun:
         """Merge two runs into one."""
-        rows = concatenate_batches([older.rows, newer.rows])
-        codes = np.concatenate((older.codes, newer.codes))
-        if older.latest > newer.earliest:
-            return cls.build(rows, codes)
-        # The second run begins where the first one ends, so rows of a key stay in order of time.
-        order = _stable_order(codes, max(int(older.codes[-1]), int(newer.codes[-1])))
-        return cls(rows.take(order), codes.take(order), (older.earliest, newer.latest))
+        return finished(cls.merging(older, newer))
+
+    @classmethod
+    def merging(cls, older: SortedRun, newer: SortedRun) -> Steps[SortedRun]:
+        """Do the same in steps, each for a range of keys."""
+        rows = yield from concatenating([older.rows, newer.rows])
+        codes = yield from joined([older.codes, newer.codes])
+        # If the second run begins where the first one ends, rows of a key stay in order of time.
+        apart, times, orders = older.latest <= newer.earliest, rows.time, []
+        assert times is not None
+        first, second = 0, 0
+        while first < older.size or second < newer.size:
+            stop, end = older.size, newer.size
+            piece = next(pieces(stop - first), slice(0, 0))
+            if piece.stop < stop - first:
+                above = older.codes[first + piece.stop]
+                stop, end = (int(run.codes.searchsorted(above, "right")) for run in (older, newer))
+            some = np.concatenate((np.arange(first, stop), np.arange(second, end) + older.size))
+            given = codes.take(some)
+            sort = _stable_order(given, int(given.max())) if apart else np.lexsort((times.take(some), given))
+            orders.append(some.take(sort))
+            first, second = stop, end
+            yield
+        order = yield from joined(orders)
+        bounds = min(older.earliest, newer.earliest), max(older.latest, newer.latest)
+        return cls((yield from rows.taking(order)), (yield from taken(codes, order)), bounds)
 
     @property
     def size(self) -> int:
@@ -61,39 +90,38 @@ class SortedRun:
         packed = 0 if self._packed is None else self._packed.nbytes
         return self.rows.nbytes + self.codes.nbytes + packed
 
-    def since(self, time: int) -> SortedRun | None:
-        """Return the run without the rows before a time (us), or None if none remain."""
+    def since(self, time: int) -> Steps[SortedRun | None]:
+        """Return the run without the rows before a time (us), in steps, or None if none remain."""
         if self.latest < time:
             return None
         kept = np.flatnonzero(self.times >= time)
-        return SortedRun(self.rows.take(kept), self.codes.take(kept))
+        return SortedRun((yield from self.rows.taking(kept)), (yield from taken(self.codes, kept)))
 
-    def recode(self, mapping: Ints) -> SortedRun:
-        """Return the run with its codes replaced; the mapping must preserve their order."""
-        return SortedRun(self.rows, mapping.take(self.codes))
+    def recode(self, mapping: Ints) -> Steps[SortedRun]:
+        """Return the run with its codes replaced, in steps; the mapping must preserve their order."""
+        codes = yield from taken(mapping, self.codes)
+        return SortedRun(self.rows, codes, (self.earliest, self.latest))
 
     def partners(
         self, asking: SortedRun, reach: tuple[int, int] | None = None
-    ) -> Iterator[tuple[Ints, Ints]]:
-        """Yield pairs (row of the asking run, row of this one) with equal codes.
+    ) -> Iterator[tuple[Ints, Ints] | None]:
+        """Yield pairs (row of the asking run, row of this one) with equal codes; None where a step ends.
 
         With a reach (earlier, later), in microseconds, only rows of this run that are at most that much
         earlier or later than the asking row. Pairs are yielded in chunks of bounded size, however many a key
         has.
         """
         if reach is None:
-            begin = self.codes.searchsorted(asking.codes, "left")
-            end = self.codes.searchsorted(asking.codes, "right")
-        else:
-            earlier, later = reach
-            if self.latest < asking.earliest - earlier or self.earliest > asking.latest + later:
-                return
-            begin, end = self._near(asking, earlier, later)
-        counts = end - begin
-        if not np.count_nonzero(counts):
+            for piece in pieces(asking.size):
+                codes = asking.codes[piece]
+                begin = self.codes.searchsorted(codes, "left")
+                yield from _pairs(piece.start, begin, self.codes.searchsorted(codes, "right"))
+                yield None
             return
-        for first, last in portions(counts):
-            yield pairs_of(first, begin[first:last], counts[first:last])
+        earlier, later = reach
+        if self.latest < asking.earliest - earlier or self.earliest > asking.latest + later:
+            return
+        yield from _pairs(0, *self._near(asking, earlier, later))
 
     def _near(self, asking: SortedRun, earlier: int, later: int) -> tuple[Ints, Ints]:
         """Return the indexes at which the partners of each asking row begin and end.
@@ -153,27 +181,20 @@ def _stable_order(codes: Ints, highest: int) -> Ints:
     return codes.argsort(kind="stable")
 
 
-def with_keys(rows: Batch, keys: Sequence[str]) -> Batch:
-    """Return the rows without null keys: a null key equals nothing."""
+def with_keys(rows: Batch, keys: Sequence[str]) -> Steps[Batch]:
+    """Return the rows without null keys, in steps: a null key equals nothing."""
     valid: Mask | None = None
     for key in keys:
         valid = both_valid(valid, rows.columns[key].valid)
-    return rows if valid is None else rows.take(np.flatnonzero(valid))
+    return rows if valid is None else (yield from rows.taking(np.flatnonzero(valid)))
 
 
-def portions(counts: Ints) -> Iterator[tuple[int, int]]:
-    """Yield ranges of rows such that each has a bounded number of pairs, or is a single row."""
-    total = int(counts.sum())
-    if total <= _PAIRS_AT_ONCE:
-        yield 0, len(counts)
-        return
-    totals = counts.cumsum()
-    first = 0
-    while first < len(counts):
-        done = int(totals[first - 1]) if first else 0
-        last = max(first + 1, int(totals.searchsorted(done + _PAIRS_AT_ONCE, "right")))
-        yield first, last
-        first = last
+def _pairs(start: int, begin: Ints, end: Ints) -> Iterator[tuple[Ints, Ints]]:
+    """Yield pairs of each row, numbered from `start`, with the indexes between its begin and its end."""
+    counts = end - begin
+    if np.count_nonzero(counts):
+        for first, last in portions(counts, PAIRS_AT_ONCE):
+            yield pairs_of(start + first, begin[first:last], counts[first:last])
 
 
 def pairs_of(first: int, begin: Ints, counts: Ints) -> tuple[Ints, Ints]:

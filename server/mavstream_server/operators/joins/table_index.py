@@ -10,8 +10,10 @@ import numpy as np
 from mavstream_protocol.schema import FieldType
 from mavstream_server.columns.column import Column, Ints, Mask, both_valid
 from mavstream_server.columns.keys import key_ints
+from mavstream_server.columns.pieces import portions
 from mavstream_server.columns.text_moves import TextMoves
-from mavstream_server.operators.joins.sorted_run import pairs_of, portions
+from mavstream_server.operators.joins import sorted_run
+from mavstream_server.operators.joins.sorted_run import pairs_of
 from mavstream_server.tables.index_file import VersionIndex
 from mavstream_server.tables.key_index import ABSENT
 
@@ -56,7 +58,7 @@ class TableIndex:
         known = np.maximum(codes, 0)
         firsts = begins.take(known)
         counts = np.where(codes >= 0, begins.take(known + 1) - firsts, 0)
-        for start, stop in portions(counts):
+        for start, stop in portions(counts, sorted_run.PAIRS_AT_ONCE):
             asking, indexes = pairs_of(start, firsts[start:stop], counts[start:stop])
             yield Matches(start, stop, asking, rows.take(indexes))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -10,12 +10,13 @@ import numpy as np
 from mavstream_protocol.expressions.typed import Expression
 from mavstream_protocol.queries import OnError
 from mavstream_protocol.schema import FieldType
-from mavstream_server.columns.batch import Batch, Mark, concatenate_batches
+from mavstream_server.columns.batch import Batch, concatenate_batches
 from mavstream_server.columns.column import Column, Ints, both_valid
+from mavstream_server.columns.pieces import Steps
 from mavstream_server.expressions import RowErrors, compile_expression, compile_predicate
 from mavstream_server.operators.joins.pair_output import Names, sides
 from mavstream_server.operators.joins.table_index import Matches, TableIndex
-from mavstream_server.operators.operator import ErrorPolicy, Operator, State
+from mavstream_server.operators.operator import ErrorPolicy, State, SteppedOperator
 from mavstream_server.tables.stored import NO_VERSION, LoadedVersion, StoredTable
 
 _MAX_LOADED_VERSIONS = 4
@@ -32,7 +33,7 @@ class Key(NamedTuple):
     type: FieldType
 
 
-class TableJoin(Operator):
+class TableJoin(SteppedOperator):
     """Looks up rows in the table version that was current at their arrival time.
 
     Rows stay in their order; the matches of one row are in the order of the table.
@@ -53,6 +54,8 @@ class TableJoin(Operator):
         super().__init__(name)
         self._table = table
         self._keys = tuple(keys)
+        self._right_keys = tuple(key.right for key in keys)
+        self._types = [key.type for key in keys]
         self._where = None if where is None else compile_predicate(where)
         self._tested = sides(() if where is None else (where,))
         self._compute = tuple((column, compile_expression(expression)) for column, expression in compute)
@@ -62,7 +65,7 @@ class TableJoin(Operator):
         self._loaded: dict[int, LoadedVersion] = {}  # by number, the least recently used one first
         self._emitted = 0
 
-    def process(self, port: int, batch: Batch) -> None:
+    def steps(self, port: int, batch: Batch) -> Iterator[None]:
         """Look up the rows and emit the joined rows, followed by the mark."""
         if not batch.size:
             self.emit(batch)
@@ -70,12 +73,31 @@ class TableJoin(Operator):
         if self._table.refresh():
             kept = self._table.numbers
             self._loaded = {number: held for number, held in self._loaded.items() if number in kept}
-        low, high = self._table.span(batch.arrival)
+        low, high = yield from self._versions(batch)
         if low == high:
-            parts = list(self._joined(batch, low, None))
+            yield from self._emit_joined(self._joined(batch, low, None), batch)
         else:
-            parts = self._joined_by_version(batch, low, high)
-        self._emit_joined(parts, batch.mark, batch.position is not None)
+            yield from self._emit_joined(self._joined_by_version(batch, low, high), batch)
+
+    def _versions(self, batch: Batch) -> Steps[tuple[int, int]]:
+        """Return the range of versions that the rows need, when those without an index file have an index.
+
+        Other queries may notice other versions meanwhile, so that the range is another one; versions that the
+        rows need are not removed, since `oldest_unfinished` tells of them.
+        """
+        while True:
+            low, high = self._table.span(batch.arrival)
+            missing = next(filter(self._is_missing, range(low, high + 1)), None)
+            if missing is None:
+                return low, high
+            version = self._version(missing)
+            index = yield from version.indexing(self._right_keys)
+            version.once(self._right_keys, lambda index=index: TableIndex(index, self._types))  # type: ignore[misc]
+
+    def _is_missing(self, version_index: int) -> bool:
+        if version_index == NO_VERSION and not self._outer:
+            return False
+        return self._version(version_index).made(self._right_keys) is None
 
     def _joined_by_version(self, batch: Batch, low: int, high: int) -> list[Batch]:
         indexes = self._table.version_indexes(batch.arrival)
@@ -91,15 +113,22 @@ class TableJoin(Operator):
         assert whole.position is not None
         return [whole.take(whole.position.argsort(kind="stable"))]
 
-    def _emit_joined(self, parts: list[Batch], mark: Mark | None, numbered: bool) -> None:
-        for number, part in enumerate(parts, 1):
+    def _emit_joined(self, parts: Iterable[Batch], batch: Batch) -> Iterator[None]:
+        """Emit the joined rows of a batch, the last of them with its mark, in steps."""
+        last: Batch | None = None
+        for part in parts:
+            if last is not None:
+                self.emit(last)
+                yield
             first, self._emitted = self._emitted, self._emitted + part.size
             # A row may match several times: joined rows are numbered anew, so that positions are unique.
-            part.position = np.arange(first, self._emitted) if numbered else None
-            part.mark = mark if number == len(parts) else None
-            self.emit(part)
-        if not parts:
-            self.emit_mark(mark)
+            part.position = None if batch.position is None else np.arange(first, self._emitted)
+            last = part
+        if last is None:
+            self.emit_mark(batch.mark)
+        else:
+            last.mark = batch.mark
+            self.emit(last)
 
     def _joined(self, batch: Batch, version_index: int, rows: Ints | None) -> Iterator[Batch]:
         """Yield the rows of a batch joined with the version at index `version_index`.
@@ -154,14 +183,16 @@ class TableJoin(Operator):
         return version
 
     def _index(self, version: LoadedVersion) -> TableIndex:
-        names = tuple(key.right for key in self._keys)
-        types = [key.type for key in self._keys]
-        return version.once(names, lambda: TableIndex(version.index(names), types))
+        return version.once(
+            self._right_keys, lambda: TableIndex(version.index(self._right_keys), self._types)
+        )
 
     @property
     def state_bytes(self) -> int:
         """Bytes of the loaded versions; queries that join the same table share them, but each counts them."""
-        return sum(held.nbytes + self._index(held).nbytes for held in self._loaded.values())
+        indexes = [held.made(self._right_keys) for held in self._loaded.values()]
+        nbytes = sum(index.nbytes for index in indexes if isinstance(index, TableIndex))
+        return nbytes + sum(held.nbytes for held in self._loaded.values())
 
     def save(self) -> State:
         """Return how many rows were emitted; table versions are stored with the table."""

@@ -43,23 +43,27 @@ class WindowJoin(WindowPairs):
         self._order = TimeOrder() if ordered else None
         self._minor: Ints  # positions of the right rows of the current pairs
 
-    def answer(self, number: int, left: Batch, right: Batch | None) -> Iterator[Batch]:
+    def answer(self, number: int, left: Batch, right: Batch | None) -> Iterator[Batch | None]:
         """Yield the pairs of a window."""
         if right is None:
             return
-        left, right = with_keys(left, self._left_keys), with_keys(right, self._right_keys)
+        left = yield from with_keys(left, self._left_keys)
+        right = yield from with_keys(right, self._right_keys)
         if not left.size or not right.size:
             return
         coder = KeyCoder(self._types)
-        wanted = coder.encode([left.columns[key] for key in self._left_keys], left.size)
-        present = coder.encode([right.columns[key] for key in self._right_keys], right.size)
-        asking, run = SortedRun.build(left, wanted), SortedRun.build(right, present)
-        for asked, found in run.partners(asking):
-            joined = self._pairs.rows(asking.rows, run.rows, asked, found, self.bounds(number))
-            if joined is None:
+        wanted = yield from coder.encoding([left.columns[key] for key in self._left_keys], left.size)
+        present = yield from coder.encoding([right.columns[key] for key in self._right_keys], right.size)
+        asking = yield from SortedRun.building(left, wanted)
+        run = yield from SortedRun.building(right, present)
+        for pairs in run.partners(asking):
+            if pairs is None:
+                yield None
                 continue
-            self._minor = joined[1]
-            yield joined[0]
+            joined = self._pairs.rows(asking.rows, run.rows, *pairs, self.bounds(number))
+            if joined is not None:
+                self._minor = joined[1]
+                yield joined[0]
 
     def hand_on(self, result: Batch) -> None:
         """Emit pairs, or hold them back if they must be in order: windows that overlap go back in time."""
@@ -68,12 +72,15 @@ class WindowJoin(WindowPairs):
         else:
             self._order.add(result, self._next, self._minor)
 
-    def emit_mark(self, mark: Mark | None) -> None:
+    def conclude(self, mark: Mark) -> Iterator[None]:
         """Emit a mark, after the pairs that were held back until it."""
-        if self._order is None or mark is None:
-            super().emit_mark(mark)
-        else:
-            self.emit(self._order.release(mark))
+        if self._order is None:
+            yield from super().conclude(mark)
+            return
+        for ready in self._order.releasing(mark):
+            if ready is not None:
+                self.emit(ready)
+            yield
 
     def settled(self, watermark: int) -> int:
         """Return the watermark, held back to the first open window: pairs have the times of their rows."""

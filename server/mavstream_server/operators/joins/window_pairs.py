@@ -9,6 +9,7 @@ import numpy as np
 
 from mavstream_protocol.plans.windows import RowWindow, TimeWindow
 from mavstream_server.columns.batch import BEGIN_OF_TIME, Batch, Mark
+from mavstream_server.columns.pieces import Steps
 from mavstream_server.operators.operator import State
 from mavstream_server.operators.windows.gate import Admitted
 from mavstream_server.operators.windows.pane_buffer import PaneBuffer, rows_of
@@ -32,8 +33,11 @@ class WindowPairs(WindowedOperator):
         self._answered = 0
 
     @abstractmethod
-    def answer(self, number: int, left: Batch, right: Batch | None) -> Iterator[Batch]:
-        """Yield the answer for a window that has left rows; the caller sets the arrival times."""
+    def answer(self, number: int, left: Batch, right: Batch | None) -> Iterator[Batch | None]:
+        """Yield the answer for a window that has left rows, and None where a step ends.
+
+        The caller sets the arrival times.
+        """
 
     def hand_on(self, result: Batch) -> None:
         """Number and emit rows of an answer."""
@@ -41,7 +45,7 @@ class WindowPairs(WindowedOperator):
         self._answered += result.size
         self.emit(result)
 
-    def fold(self, port: int, batch: Batch, admitted: Admitted) -> None:
+    def fold(self, port: int, batch: Batch, admitted: Admitted) -> Steps[None]:
         """Buffer the admitted rows of one input."""
         rows = rows_of(batch, admitted.rows)
         columns = {name: rows.columns[name] for name in self._columns[port]}
@@ -54,17 +58,20 @@ class WindowPairs(WindowedOperator):
             first = gate.count - batch.size
             kept.position = np.arange(first, gate.count) if admitted.rows is None else first + admitted.rows
         self._sides[port].add(kept, admitted)
+        yield from ()
 
     def close(self, opened: int, batch: Batch, mark: Mark | None) -> Iterator[None]:
         """Answer all windows before `opened` in order, except those without left rows."""
         while (number := self._next_window()) is not None and number < opened:
             self._next = number + 1
-            left, right = (side.rows(number) for side in self._sides)
+            left = yield from self._sides[0].rows(number)
+            right = yield from self._sides[1].rows(number)
             if left is None:
                 continue
             for result in self.answer(number, left, right):
-                result.arrival = np.full(result.size, self._possible_since(left, right, mark))
-                self.hand_on(result)
+                if result is not None:
+                    result.arrival = np.full(result.size, self._possible_since(left, right, mark))
+                    self.hand_on(result)
                 yield
         self._next = max(self._next, opened)  # drop rows of closed windows, even if there were no left rows
         self._next_window()

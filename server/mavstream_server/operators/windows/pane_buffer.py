@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from mavstream_server.columns.batch import BEGIN_OF_TIME, Batch, concatenate_batches
+from mavstream_server.columns.batch import BEGIN_OF_TIME, Batch, concatenating
 from mavstream_server.columns.column import Ints
+from mavstream_server.columns.pieces import Steps
 from mavstream_server.operators.windows.gate import Admitted
 from mavstream_server.operators.windows.index import WindowIndex
 
@@ -67,15 +68,15 @@ class PaneBuffer:
         batches.append((first, rows))
         self.nbytes += rows.nbytes
 
-    def rows(self, window: int) -> Batch | None:
-        """Return the rows of a window, pane by pane, or None if it has none."""
+    def rows(self, window: int) -> Steps[Batch | None]:
+        """Return the rows of a window, pane by pane, in steps, or None if it has none."""
         first = self._windows.first_pane(window)
         within = range(first, first + self._windows.panes_per_window)
         panes: Iterable[int] = within
         if len(within) > len(self._panes):  # short panes, most of them empty
             panes = sorted(pane for pane in self._panes if pane in within)
         batches = [batch for pane in panes for since, batch in self._panes.get(pane, ()) if since <= window]
-        return concatenate_batches(batches) if batches else None
+        return (yield from concatenating(batches)) if batches else None
 
     def rows_before(self, pane: int, unanswered: int, first_window: int) -> int:
         """Return how many rows of the panes before `pane` take part in no answer.

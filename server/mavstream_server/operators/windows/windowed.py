@@ -11,6 +11,7 @@ import numpy as np
 from mavstream_protocol.plans.windows import RowWindow, TimeWindow
 from mavstream_server.columns.batch import BEGIN_OF_TIME, END_OF_TIME, Batch, Mark
 from mavstream_server.columns.column import Ints
+from mavstream_server.columns.pieces import Steps
 from mavstream_server.operators.operator import Operator, State, SteppedOperator
 from mavstream_server.operators.windows.gate import MISSED, Admitted, WindowGate
 from mavstream_server.operators.windows.index import WindowIndex
@@ -40,8 +41,8 @@ class WindowedOperator(SteppedOperator):
         self._done = False
 
     @abstractmethod
-    def fold(self, port: int, batch: Batch, admitted: Admitted) -> None:
-        """Store the rows that were admitted; there is at least one."""
+    def fold(self, port: int, batch: Batch, admitted: Admitted) -> Steps[None]:
+        """Store the rows that were admitted, in steps; there is at least one."""
 
     @abstractmethod
     def close(self, opened: int, batch: Batch, mark: Mark | None) -> Iterator[None]:
@@ -54,6 +55,11 @@ class WindowedOperator(SteppedOperator):
     @abstractmethod
     def clear(self) -> None:
         """Drop all rows: the query has ended."""
+
+    def conclude(self, mark: Mark) -> Iterator[None]:
+        """Emit a mark after the answers, in steps."""
+        self.emit_mark(mark)
+        yield from ()
 
     def settled(self, watermark: int) -> int:
         """Return the watermark to emit: no later answer has an earlier time."""
@@ -84,7 +90,7 @@ class WindowedOperator(SteppedOperator):
         if batch.size:
             admitted = self.gates[port].admit(batch, self._unsettled)
             if admitted.rows is None or len(admitted.rows):
-                self.fold(port, batch, admitted)
+                yield from self.fold(port, batch, admitted)
         mark = batch.mark and self.progress.advance(port, batch.mark)
         if mark is not None and mark.gap is not None and self.windows.by_time:
             mark = self._skip(mark, mark.gap)
@@ -113,13 +119,13 @@ class WindowedOperator(SteppedOperator):
             self._done = True
             self.clear()
             arrival = mark.arrival if mark is not None else int(batch.arrival[-1])
-            self.emit_mark(Mark(END_OF_TIME, arrival, end=True))
+            yield from self.conclude(Mark(END_OF_TIME, arrival, end=True))
         elif mark is not None:
             settled = mark.watermark
             if settled != END_OF_TIME:
                 settled = self.settled(settled)
             since = self._answers_since(mark.since)
-            self.emit_mark(Mark(settled, mark.arrival, mark.gap, mark.end, since))
+            yield from self.conclude(Mark(settled, mark.arrival, mark.gap, mark.end, since))
 
     def _first_window(self) -> int | None:
         """Return the window with which a one-time query ends, or None while it is unknown.
