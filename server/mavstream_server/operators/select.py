@@ -8,6 +8,7 @@ from mavstream_protocol.expressions.typed import Expression
 from mavstream_protocol.queries import OnError
 from mavstream_server.columns.batch import Batch
 from mavstream_server.expressions import RowErrors, compile_predicate
+from mavstream_server.expressions.requirements import requirements
 from mavstream_server.operators.operator import ErrorPolicy, Operator
 
 
@@ -20,6 +21,8 @@ class Select(Operator):
     def __init__(self, name: str, where: Expression, columns: Sequence[str], on_error: OnError) -> None:
         super().__init__(name)
         self._where = compile_predicate(where)
+        self.requirements = requirements(where)
+        """What every row must meet to pass; a row that does may still be dropped."""
         self._columns = tuple(columns)
         self._errors = ErrorPolicy(on_error, self)
 
