@@ -42,7 +42,7 @@ class Case:
     streams: int
     rows: int = 1
     rules: bool = False
-    """Whether each query asks for one sensor, so that few rows pass; else for a range that a quarter passes."""
+    """Whether each query asks for one sensor, so that few rows pass; else a quarter of them does."""
 
 
 CASES = {

@@ -14,9 +14,7 @@ def range_plan(number: int, stream: str) -> dict[str, Any]:
 
 def rule_plan(number: int, stream: str) -> dict[str, Any]:
     """Return the plan of a rule: one sensor above a temperature, as no other rule has it."""
-    return _plan(
-        stream, f"sensor_id = {number % _SENSORS} AND temperature > {number // _SENSORS * 10 % 40}"
-    )
+    return _plan(stream, f"sensor_id = {number % _SENSORS} AND temperature > {number // _SENSORS * 10 % 40}")
 
 
 def _plan(stream: str, where: str) -> dict[str, Any]:

@@ -1,25 +1,22 @@
 """Screens: pass over new rows for all sources at once whose query would drop each of them.
 
-With thousands of queries that ask for a few rows each, most turns of a query would find that none of the new
-rows passes its select. A screen compares these rows with the constants of all selects in a few calls, and moves
-the cursors of the queries that pass none of them. All others get a turn as usual.
+With thousands of queries that ask for a few rows each, most turns of a query would find that none of the
+new rows passes its select. A screen compares these rows with the constants of all selects in a few calls, and
+moves the cursors of the queries that pass none of them. All others get a turn as usual.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
-from mavstream_protocol.schema import FieldType
-from mavstream_server.columns.column import Ints
 from mavstream_server.engine.sources.source_task import SourceTask
 from mavstream_server.engine.task import Task
-from mavstream_server.expressions.requirements import Requirement, RequirementTable
 from mavstream_server.log.errors import LogError
 from mavstream_server.log.reader import LogReader
 from mavstream_server.operators.select import Select
+from mavstream_server.operators.select_panels import SelectPanels
 from mavstream_server.operators.source import mark_behind
 
 _LEAST = 4
@@ -29,15 +26,7 @@ _MOST_ROWS = 256
 _LONGEST_REST = 64
 """Looks for which a screen rests at most, after screenings that passed over few sources."""
 _COST = 4
-"""While the engine is busy, screening takes at most one part in so many of the time."""
-
-
-class _Panel(NamedTuple):
-    """Selects whose requirements have the same forms."""
-
-    table: RequirementTable
-    row: Ints
-    """The row of each source of the stream in the table; -1 for sources of other panels."""
+"""While the engine is busy, a screen rests this many times as long as screening has taken."""
 
 
 class Screen:
@@ -46,8 +35,7 @@ class Screen:
     def __init__(self, reader: LogReader) -> None:
         self._reader = reader
         self._selects: list[Task | None] = []
-        self._panels: list[_Panel] = []
-        self._columns: tuple[str, ...] = ()
+        self._panels = SelectPanels(())
         self._rest = self._rests = 0
         self.due = 0
         """When it may screen again although the engine is busy (ns)."""
@@ -61,41 +49,25 @@ class Screen:
             return sources
         selects = [task.select for task in sources]
         if selects != self._selects:
-            self._arrange(selects)
+            self._selects, self._panels = selects, SelectPanels([_select(task) for task in selects])
         standing: dict[int, list[int]] = {}
         for index, task in enumerate(sources):
             place = task.place
             if place is not None:
                 standing.setdefault(place, []).append(index)
-        done: set[int] = set()
-        screened = 0
+        screened, passed = 0, set[int]()
         for indexes in standing.values():
-            if len(indexes) >= _LEAST and sources[indexes[0]].work.cursor.behind:
+            if len(indexes) >= _LEAST and sources[indexes[0]].work.behind:
                 screened += len(indexes)
-                done.update(self._pass_over(sources, indexes))
-        # As long as most sources have to read on, screening is of little use.
-        self._rest = 0 if 2 * len(done) >= screened else min(2 * self._rest + 1, _LONGEST_REST)
+                passed.update(self._pass_over(sources, indexes))
+        # As long as most sources have to read the rows, screening is of little use.
+        self._rest = 0 if 2 * len(passed) >= screened else min(2 * self._rest + 1, _LONGEST_REST)
         self._rests = self._rest
-        return [task for index, task in enumerate(sources) if index not in done] if done else sources
+        return [task for index, task in enumerate(sources) if index not in passed] if passed else sources
 
     def spent(self, now: int, elapsed: int) -> None:
         """Note what screening took (ns)."""
         self.due = now + _COST * elapsed
-
-    def _arrange(self, selects: list[Task | None]) -> None:
-        """Collect the requirements of all selects, by their forms."""
-        found: dict[tuple[tuple[str, str, FieldType], ...], list[int]] = {}
-        required = [() if select is None else requirements_of(select) for select in selects]
-        for index, several in enumerate(required):
-            if several:
-                found.setdefault(tuple(each.form for each in several), []).append(index)
-        self._selects, self._panels = selects, []
-        for indexes in found.values():
-            table = RequirementTable([required[index] for index in indexes])
-            rows: Ints = np.full(len(selects), -1, dtype=np.int64)
-            rows[indexes] = np.arange(len(indexes))
-            self._panels.append(_Panel(table, rows))
-        self._columns = tuple({column for panel in self._panels for column in panel.table.columns})
 
     def _pass_over(self, sources: Sequence[SourceTask], indexes: list[int]) -> list[int]:
         """Pass over what follows for sources at one place; returns the indexes of those that did."""
@@ -114,27 +86,17 @@ class Screen:
         # Sources that pass over rows are not woken, so there must be nothing behind these rows.
         if mark.end or cursor.place is None or cursor.behind:
             return []
-        passing = np.zeros(len(indexes), dtype=bool)
+        passed = indexes
         if batch.rows:
-            columns, at = batch.columns(self._columns), np.array(indexes)
-            passing[:] = True
-            for panel in self._panels:
-                rows = panel.row.take(at)
-                screened = rows >= 0
-                may = panel.table.may_pass(columns)
-                passing[screened] = may.take(rows[screened])
-        after, rows_read = cursor.state, batch.rows
+            may_pass = self._panels.may_pass(np.array(indexes), batch.columns).tolist()
+            passed = [index for index, may in zip(indexes, may_pass, strict=True) if not may]
+        after, rows = cursor.state, batch.rows
         last, _, stop = batch.spans[-1]
         read_to = last.arrival_of(stop - 1) if stop else last.arrival
-        gone = []
-        for index, may_pass in zip(indexes, passing.tolist(), strict=True):
-            if not may_pass:
-                sources[index].skip(rows_read, after, mark, read_to)
-                gone.append(index)
-        return gone
+        for index in passed:
+            sources[index].skip(rows, after, mark, read_to)
+        return passed
 
 
-def requirements_of(select: Task) -> tuple[Requirement, ...]:
-    """Return what every row must meet to pass a select."""
-    assert isinstance(select.work, Select)
-    return select.work.requirements
+def _select(task: Task | None) -> Select | None:
+    return task.work if task is not None and isinstance(task.work, Select) else None

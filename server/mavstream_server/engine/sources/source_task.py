@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from mavstream_server.engine.sources.linger import Linger
 from mavstream_server.columns.batch import Mark
+from mavstream_server.engine.sources.linger import Linger
 from mavstream_server.engine.states import OPERATOR_MOVES, OperatorState, move
 from mavstream_server.engine.task import Task
 from mavstream_server.log.cursor import CursorState
