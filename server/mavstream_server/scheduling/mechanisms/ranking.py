@@ -20,7 +20,9 @@ class Ranking(Generic[ItemT]):
     __slots__ = ("_entries", "_heap")
 
     def __init__(self) -> None:
-        # Entries are a key, followed by the item: a tuple inside a tuple takes twice as long to compare.
+        # Entries are a key, followed by the identity of the item and the item. The identity is for outdated
+        # entries of an item that was replaced by one with the same key. A tuple inside of a tuple would take
+        # twice as long to compare.
         self._heap: list[tuple[Any, ...]] = []
         self._entries: dict[int, tuple[Any, ...]] = {}  # the valid entry of each item, by identity
 
@@ -32,7 +34,7 @@ class Ranking(Generic[ItemT]):
 
     def put(self, item: ItemT, key: tuple[Any, ...]) -> None:
         """Add an item, or change its key; the smallest key is first."""
-        entry = (*key, item)
+        entry = (*key, id(item), item)
         if self._entries.get(id(item)) == entry:
             return
         self._entries[id(item)] = entry
@@ -50,8 +52,8 @@ class Ranking(Generic[ItemT]):
         heap, entries = self._heap, self._entries
         while heap:
             entry = heap[0]
-            item: ItemT = entry[-1]
-            if entries.get(id(item)) is entry:
+            if entries.get(entry[-2]) is entry:
+                item: ItemT = entry[-1]
                 return item
             heappop(heap)
         return None
