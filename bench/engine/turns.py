@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -55,13 +55,14 @@ CASES = {
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command."""
     parser.add_argument("--rounds", type=int, default=10, help="measured, of each case (10)")
+    parser.add_argument("--scale", type=float, default=1.0, help="share of the queries and streams (1)")
     parser.add_argument("--case", type=int, choices=range(len(CASES)), help="only this one, by its number")
 
 
 def run(options: argparse.Namespace) -> Outcome:
     """Run the cases one after the other."""
     chosen = list(CASES) if options.case is None else [list(CASES)[options.case]]
-    metrics = {name: _measure(CASES[name], options.rounds) for name in chosen}
+    metrics = {name: _measure(_scaled(CASES[name], options.scale), options.rounds) for name in chosen}
     rows = [
         (
             name,
@@ -74,6 +75,11 @@ def run(options: argparse.Namespace) -> Outcome:
     ]
     text = text_table(("case", "us per query and row", "ms per round", "us per answer", "correct"), rows)
     return Outcome(metrics, text, all(found["correct"] for found in metrics.values()))
+
+
+def _scaled(case: Case, scale: float) -> Case:
+    queries, streams = int(case.queries * scale), int(case.streams * scale)
+    return replace(case, queries=max(queries, 1), streams=max(streams, 1))
 
 
 def _measure(case: Case, rounds: int) -> dict[str, Any]:
