@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# Tests and benchmarks start hundreds of processes, which must not compile the sources each time.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: install demo screenshots test test-long lint bench attack chaos clean
 

@@ -27,6 +27,7 @@ from mavstream._feeding.feed import Feed
 from mavstream._plans.builder import Flow, Split, Table, Windowed, join, query, stream, table
 from mavstream._results.async_results import AsyncResults
 from mavstream._results.results import Results
+from mavstream._results.row_page import RowPage
 from mavstream._sql.results import SqlResults
 from mavstream._transport.retry import Retry
 from mavstream_protocol import InvalidObject, InvalidPlan, InvalidTuples, MavstreamError, Plan, Problem
@@ -61,6 +62,7 @@ __all__ = [
     "Rejected",
     "Results",
     "Retry",
+    "RowPage",
     "ServerProblem",
     "Split",
     "SqlError",

@@ -15,6 +15,7 @@ from mavstream._convert.tuples import Tuples
 from mavstream._feeding.async_feed import AsyncFeed
 from mavstream._feeding.producer import OnReject, Producer
 from mavstream._results.async_results import AsyncResults
+from mavstream._results.row_page import RowPage
 from mavstream._results.subscription import After, OnGap, Subscription
 from mavstream._sql.results import SqlResults
 from mavstream._transport.address import Address
@@ -117,6 +118,10 @@ class AsyncClient:
         For a steady flow of rows, use `feed`.
         """
         return await self._transport.run(self._calls.append(stream, tuples))
+
+    async def rows(self, stream: str, after: int | None = None, limit: int | None = None) -> RowPage:
+        """Return a page of a stream's rows, from the oldest that is stored, or behind a position."""
+        return await self._transport.run(self._calls.rows(stream, after, limit))
 
     async def complete(self, stream: str) -> StreamInfo:
         """Say that no more rows will follow: windows close, and queries over complete streams finish."""

@@ -20,6 +20,7 @@ from mavstream._convert.documents import (
 from mavstream._convert.tables import FieldsLike, TableLike, fields_text, table_body
 from mavstream._convert.tuples import Tuples, canonical
 from mavstream._errors import Invalid, NotFound, SqlError
+from mavstream._results.row_page import RowPage, read_row_page
 from mavstream._sql.results import SqlResults
 from mavstream._sql.talk import run_sql
 from mavstream._transport.http import exchange, fetch, fetch_all
@@ -46,6 +47,7 @@ from mavstream_protocol.wire.resources import (
 from mavstream_protocol.wire.trials import TrialResult
 
 _JSON = {"Content-Type": "application/json"}
+_ARROW = "application/vnd.apache.arrow.stream"
 _ANYTHING: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any])
 _MAX_BODY_BYTES = 8 << 20
 """Bytes of rows in one request: half of what a server takes by default."""
@@ -128,6 +130,17 @@ class Calls:
                     raise
         fresh = yield from self.schema(stream)
         return (yield from self._append(stream, fresh, held))
+
+    def rows(self, stream: str, after: int | None, limit: int | None) -> Talk[RowPage]:
+        """Get a page of a stream's rows."""
+        given = {"after": after, "limit": limit}
+        request = Request(
+            "GET",
+            f"/v1/streams/{quote(stream)}/tuples",
+            params={name: str(value) for name, value in given.items() if value is not None},
+            headers={"Accept": _ARROW},
+        )
+        return read_row_page((yield from exchange(request, self.retry)))
 
     def put_table(self, name: str, data: TableLike, fields: FieldsLike | None) -> Talk[TableInfo]:
         """Store a table, or a new version of it."""
@@ -299,7 +312,7 @@ class Calls:
                     "POST",
                     f"/v1/streams/{quote(stream)}/tuples",
                     headers={
-                        "Content-Type": "application/vnd.apache.arrow.stream",
+                        "Content-Type": _ARROW,
                         # The key lets the server tell a retry from new rows.
                         "Idempotency-Key": uuid.uuid4().hex,
                     },

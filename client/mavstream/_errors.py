@@ -238,6 +238,14 @@ def answer_error(status: int, content: bytes) -> ProblemError:
     return problem_error(Problem(title=title, status=status, code=f"http_{status}", detail=detail))
 
 
+def unreadable_answer(reason: str) -> ServerProblem:
+    """Return the error for a success whose content is not what it should be."""
+    detail = f"the server's answer is not understood ({reason}): is it another version?"
+    return ServerProblem(
+        Problem(title="Answer not understood", status=502, code="unreadable_answer", detail=detail)
+    )
+
+
 def _problem_kind(content: bytes) -> type[Problem]:
     """Return the model of a problem: that of a script of SQL has the results of its statements."""
     if b'"failed"' not in content:

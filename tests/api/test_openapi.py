@@ -28,7 +28,7 @@ ROUTES = """
     PUT /v1/tables/{name}             GET /v1/tables/{name}        DELETE /v1/tables/{name}
     GET /v1/tables                    GET /v1/optimizer            PUT /v1/optimizer
     GET /v1/producers                 DELETE /v1/producers/{name}   POST /v1/sql
-    GET /v1/optimizer/decisions
+    GET /v1/optimizer/decisions       GET /v1/streams/{name}/tuples
 """
 
 

@@ -36,6 +36,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]
     [
         ("GET", "/v1/streams", None, {"client", "feeder"}),
         ("POST", "/v1/streams/readings/tuples", [], {"feeder"}),
+        ("GET", "/v1/streams/readings/tuples", None, {"client"}),
         ("POST", "/v1/queries/validate", {}, {"client", "feeder"}),
         ("GET", "/v1/queries/none/results", None, {"client"}),
         ("PUT", "/v1/classes/default", {"name": "default"}, set()),

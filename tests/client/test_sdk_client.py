@@ -25,6 +25,7 @@ from mavstream import (
     NotAuthorised,
     NotFound,
     Retry,
+    RowPage,
     Timeout,
     stream,
 )
@@ -334,3 +335,32 @@ def test_servers_for_tests_clean_up_and_report_why_they_fail(tmp_path: Path) -> 
         client.ready()
     with pytest.raises(CannotStart, match="there is no policy 'guess'"), start_server(policy="guess"):
         pass
+
+
+def test_rows_of_a_stream_are_read_page_by_page(client: Client, name: str) -> None:
+    client.create_stream(name=name, fields=FIELDS, event_time="at")
+    rows = [{"id": n, "home": f"h{n}", "at": AT} for n in range(5)]
+    client.append(name, rows)
+    first = client.rows(name, limit=3)
+    assert (first.rows, first.next, first.end, first.gap) == (rows[:3], 2, 5, None)
+    assert first.batch.schema.names == ["id", "home", "at"]
+    assert (first.watermark, first.complete) == (AT, False)
+    client.complete(name)
+    second = client.rows(name, first.next)
+    assert (second.rows, second.next, second.complete) == (rows[3:], 4, True)
+    assert client.rows(name, second.next).rows == []
+    with pytest.raises(Invalid, match="up to position 4"):
+        client.rows(name, after=5)
+    with pytest.raises(NotFound, match="there is no stream"):
+        client.rows("nobody")
+
+
+async def read_rows(url: str, name: str) -> RowPage:
+    async with AsyncClient(url) as client:
+        return await client.rows(name, after=0)
+
+
+def test_the_asyncio_client_reads_rows_of_a_stream(client: Client, url: str, name: str) -> None:
+    client.create_stream(name=name, fields=FIELDS)
+    client.append(name, [{"id": n, "home": "h", "at": AT} for n in range(3)])
+    assert [row["id"] for row in asyncio.run(read_rows(url, name)).rows] == [1, 2]

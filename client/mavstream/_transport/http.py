@@ -8,10 +8,9 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from mavstream._errors import ConnectFailed, ServerProblem, TransportError, answer_error
+from mavstream._errors import ConnectFailed, TransportError, answer_error, unreadable_answer
 from mavstream._transport.retry import Retry
 from mavstream._transport.steps import Pause, Reply, Request, Talk, ask
-from mavstream_protocol import Problem
 from mavstream_protocol.wire.resources import Page
 
 Model = TypeVar("Model")
@@ -71,10 +70,7 @@ def read(reply: Reply, model: type[Model] | TypeAdapter[Model]) -> Model:
     except ValidationError as error:
         first = error.errors()[0]
         where = "/".join(map(str, first["loc"])) or "body"
-        detail = f"the server's answer is not understood ({where}: {first['msg']}): is it another version?"
-        raise ServerProblem(
-            Problem(title="Answer not understood", status=502, code="unreadable_answer", detail=detail)
-        ) from None
+        raise unreadable_answer(f"{where}: {first['msg']}") from None
     return result
 
 

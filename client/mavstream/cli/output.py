@@ -47,7 +47,7 @@ def plain(value: Any) -> Any:
     return value
 
 
-def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+def show_table(columns: Sequence[str], rows: Iterable[Iterable[object]]) -> None:
     """Print rows under headings."""
     table = Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False)
     for row in rows:

@@ -9,6 +9,7 @@ import typer
 
 from mavstream.cli.output import show_fields, show_json, show_list
 from mavstream.cli.session import Output, OutputOption, StreamArgument, client_of
+from mavstream.cli.stream_rows import read_rows, show_rows
 from mavstream.cli.tuples import TupleFormat, read_tuples
 from mavstream_protocol import format_size
 from mavstream_protocol.wire.resources import StreamInfo
@@ -115,6 +116,19 @@ def append(
         show_json({"stream": stream, "rows": rows})
     else:
         typer.echo(f"{rows} rows appended to {stream}")
+
+
+@app.command("rows")
+def rows(
+    context: typer.Context,
+    stream: StreamArgument,
+    after: Annotated[int | None, typer.Option(min=-1, help="Start after this position.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Number of rows at most.")] = 20,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Print the rows of a stream from the oldest that is stored, or from a position on; JSON as lines."""
+    with client_of(context) as client:
+        show_rows(read_rows(client, stream, after, limit), output)
 
 
 @app.command("complete")

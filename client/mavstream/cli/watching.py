@@ -34,7 +34,7 @@ def watch_rows(
     with client.results(query, _position(after), timeout=idle, on_gap=_report_gap) as results:
         rows = islice(_until_idle(results), limit)
         if output is Output.JSON:
-            _print_lines(rows)
+            print_lines(rows)
         elif console().is_terminal:
             _show_live(rows, query)
         else:
@@ -65,7 +65,8 @@ def _report_gap(gap: Gap) -> None:
     complain(gap.detail)
 
 
-def _print_lines(rows: Iterator[dict[str, Any]]) -> None:
+def print_lines(rows: Iterator[dict[str, Any]]) -> None:
+    """Print rows as lines of JSON, each as soon as it is there."""
     for row in rows:
         sys.stdout.write(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE).decode())
         sys.stdout.flush()

@@ -26,7 +26,8 @@ Item = TypeVar("Item")
 class Page(BaseModel, Generic[Item]):
     """A page of a list; pass `next` as `?after=` for the next page, null at the end."""
 
-    model_config = _CONFIG
+    # No attribute docstrings: pydantic would search the stack for the source of each kind of page, for 20 ms.
+    model_config = ConfigDict(frozen=True)
     items: list[Item]
     next: str | None = None
 
@@ -304,6 +305,25 @@ class PulledResults(BaseModel):
     """How often the query's plan was replaced before these rows; a page has rows of one plan."""
     gap: tuple[int, int] | None = None
     """Requested offsets that are no longer stored (start, stop), excluding the stop."""
+    gap_reason: GapReason | None = None
+    """Why they are missing: `retention`, or `damage` if some of them are damaged."""
+
+
+class StreamRows(BaseModel):
+    """A page of a stream's rows, at consecutive positions up to `next`."""
+
+    model_config = _CONFIG
+    rows: list[dict[str, Any]]
+    next: int
+    """The value of `after` for the next page: the position of the last row so far, -1 if there is none."""
+    end: int
+    """Position of the next row to come, when the page was requested."""
+    watermark: str | None
+    """The watermark of the stream at `end`; null before its first row."""
+    complete: bool
+    """Whether the stream ends at `end`: no rows will follow."""
+    gap: tuple[int, int] | None = None
+    """Requested positions before the rows that are no longer stored (start, stop), excluding the stop."""
     gap_reason: GapReason | None = None
     """Why they are missing: `retention`, or `damage` if some of them are damaged."""
 

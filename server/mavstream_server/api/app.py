@@ -36,6 +36,7 @@ from mavstream_server.api.routers import (
     scheduler,
     sql,
     stats,
+    stream_rows,
     streams,
     tables,
 )
@@ -49,6 +50,7 @@ _LOG = logging.getLogger("mavstream.server")
 
 ROUTERS = (
     streams.router,
+    stream_rows.router,
     producers.router,
     tables.router,
     queries.router,
@@ -133,9 +135,14 @@ def _cors(settings: Settings) -> list[Middleware]:
             expose_headers=(
                 "etag",
                 "location",
+                "mavstream-complete",
+                "mavstream-end",
                 "mavstream-epoch",
                 "mavstream-gap",
+                "mavstream-gap-reason",
                 "mavstream-next",
+                "mavstream-revision",
+                "mavstream-watermark",
                 "retry-after",
             ),
         )

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from mavstream_server.queries.service import QueryService
     from mavstream_server.queries.views.qos import QosReports
     from mavstream_server.results.service import ResultService
+    from mavstream_server.results.stream_rows import StreamRows
     from mavstream_server.supervisor.engine_link import EngineLink
     from mavstream_server.supervisor.scheduler_choice import SchedulerChoice
     from mavstream_server.tables.store import TableStore
@@ -51,6 +52,7 @@ class Services:
     settings: Settings
     catalog: Catalog
     streams: StreamStore
+    rows: StreamRows
     tables: TableStore
     link: EngineLink
     queries: QueryService

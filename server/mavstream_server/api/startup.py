@@ -43,9 +43,7 @@ _LOG = logging.getLogger("mavstream.server")
 MAINTENANCE_S = 0.1
 _QUOTAS_S = 1.0
 """Interval between two checks of how much memory the queries of a token hold."""
-
-
-_WARM_UP_S = 1.0
+_WARM_UP_S = 2.0
 """Time from the start of the services to that of the process for large queries, if the server is idle."""
 
 
@@ -98,6 +96,7 @@ async def start_services(
         settings,
         catalog,
         parts.streams,
+        parts.rows,
         parts.tables,
         link,
         queries,
@@ -178,6 +177,7 @@ async def _maintain(services: Services, tables: TableRetention) -> None:
             services.files.check(time.monotonic_ns())
             services.producer_upkeep.run()
             services.appends.expire()
+            services.rows.expire()
             await _send_classes(services)
             await _send_clock(services)
             await tables.run()

@@ -15,7 +15,7 @@ from mavstream_server.core.importance_queue import ImportanceQueue
 from mavstream_server.ingest.append_handle import PendingAppend
 from mavstream_server.ingest.retention import StreamRetention
 from mavstream_server.ingest.stream_writer import Settlement, StreamWriter
-from mavstream_server.log import Sync
+from mavstream_server.log import LogEnd, Sync
 
 _LOG = logging.getLogger("mavstream.streams")
 
@@ -297,6 +297,8 @@ class Flusher:
         log.syncing = False
         if error is None:
             log.unsynced.clear()
+            if log.writer is not None:
+                log.synced = LogEnd(log.writer.end, log.writer.watermark)
             self._settled += written
         else:
             # What the disk holds is unknown after a failed sync, and a second sync may wrongly succeed.

@@ -169,6 +169,10 @@ class StreamStore:
         """Return a stream's specification; raises NotFound."""
         return self._log(name).spec
 
+    def readable(self, name: str) -> StreamWriter:
+        """Return what readers of a stream's rows need; raises NotFound."""
+        return self._log(name)
+
     def last_arrival(self, name: str) -> int:
         """Return the arrival time of a stream's last row or mark, in ns; raises NotFound."""
         writer = self._log(name).writer

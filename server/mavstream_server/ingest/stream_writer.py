@@ -28,6 +28,7 @@ from mavstream_server.log import (
     FrameKind,
     LogBusyError,
     LogDescription,
+    LogEnd,
     LogError,
     LogOptions,
     LogReader,
@@ -100,6 +101,8 @@ class StreamWriter:
         """Whether rows arrive faster than they are read; then the producers get no credit."""
         self.syncing = False
         """Whether a thread is syncing the log; nothing is written until it returns."""
+        self.synced: LogEnd | None = None
+        """The end of the log when it was last synced, or opened; maintained with delivery `sync`."""
         self.completed = False
         self.owner: str | None = None
         """The name of the token that created the stream; None if it belongs to all."""
@@ -135,6 +138,8 @@ class StreamWriter:
                 "incomplete write cut off", extra={"stream": self.spec.name, "bytes": writer.cut_bytes}
             )
         self.failure = None
+        if self.synced is None:
+            self.synced = LogEnd(writer.end, writer.watermark)
         self.completed = writer.watermark == END_OF_TIME
         self.opened = monotonic
         # Producers whose frames were all removed are neither in the log's state nor in its watermark.
@@ -170,6 +175,16 @@ class StreamWriter:
         """Sync the last segments to disk, whichever writer wrote them."""
         last = list_segments(self.path)[-1].serial
         sync_log(self.path, last - 1)
+
+    @property
+    def readable_end(self) -> LogEnd:
+        """The end of what may be read: with delivery `sync`, of what the disk has. Raises ServiceError."""
+        if self.writer is None:
+            raise self.failure or StorageFailed(f"stream '{self.spec.name}' is closed: try again later")
+        pending = self.syncing or self.broken
+        if pending and self.synced is not None:
+            return self.synced
+        return LogEnd(self.writer.end, self.writer.watermark)
 
     @property
     def nbytes(self) -> int:

@@ -22,6 +22,7 @@ from mavstream_server.log.gather import gather, gather_arrivals, gather_position
 from mavstream_server.log.options import LogOptions, Sync
 from mavstream_server.log.reader import LogReader
 from mavstream_server.log.retention import Removed, Retention
+from mavstream_server.log.state import LogEnd
 from mavstream_server.log.writer import LogWriter
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "LogCompleteError",
     "LogCorruptError",
     "LogDescription",
+    "LogEnd",
     "LogError",
     "LogMismatchError",
     "LogMissingError",

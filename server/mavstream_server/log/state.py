@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from mavstream_server.columns.column import Ints
@@ -17,6 +19,15 @@ from mavstream_server.log.watermarks import (
 )
 
 _WORDS = 6  # producer, known time, maximum, live, sequence, last position
+
+
+class LogEnd(NamedTuple):
+    """The end of a log at some moment."""
+
+    position: int
+    """The position of the next row."""
+    watermark: int
+    """The watermark there, in us."""
 
 
 class LogState:

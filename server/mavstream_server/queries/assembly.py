@@ -21,6 +21,7 @@ from mavstream_server.queries.service import QueryService
 from mavstream_server.queries.stream_readers import StreamReaders
 from mavstream_server.queries.table_joins import TableJoins
 from mavstream_server.results.service import ResultService
+from mavstream_server.results.stream_rows import StreamRows
 from mavstream_server.supervisor.engine_link import EngineLink
 from mavstream_server.tables.store import TableStore
 
@@ -31,6 +32,7 @@ class QueryParts:
 
     readers: StreamReaders
     streams: StreamStore
+    rows: StreamRows
     tables: TableStore
     results: ResultService
     queries: QueryService
@@ -106,5 +108,6 @@ def assemble(
         admission or (lambda: settings.admission),
         now_us=lambda: clock.now() // 1000,
     )
+    rows = StreamRows(streams.readable, work, clock, damage)
     files = DataFiles(settings, catalog, streams, tables, registry)
-    return QueryParts(readers, streams, tables, results, queries, work, files)
+    return QueryParts(readers, streams, rows, tables, results, queries, work, files)

@@ -67,12 +67,12 @@ def read_chunk(
     start = rows[0][0].first_position + rows[0][1]
     columns = gather(rows, schema.names)
     count = sum(stop - first for _, first, stop in rows)
-    fitting = _fitting(columns, schema, count, most_bytes)
+    fitting = fitting_rows(columns, schema, count, most_bytes)
     if fitting < count:
         columns = {name: column.slice(0, fitting) for name, column in columns.items()}
     if start + fitting < cursor.position:
         cursor.seek(start + fitting)
-    return ResultChunk(start, start + fitting, epoch, revision, _batch(columns, schema))
+    return ResultChunk(start, start + fitting, epoch, revision, plain_batch(columns, schema))
 
 
 def encode_chunk(chunk: ResultChunk, format_: ResultFormat) -> str | bytes:
@@ -110,8 +110,8 @@ def _row_bytes(schema: Schema) -> int:
     return sum(len(field.name) + _VALUE_BYTES for field in schema)
 
 
-def _fitting(columns: dict[str, Column], schema: Schema, count: int, most_bytes: int) -> int:
-    """Return how many rows fit into `most_bytes`, at least one."""
+def fitting_rows(columns: dict[str, Column], schema: Schema, count: int, most_bytes: int) -> int:
+    """Return how many of `count` rows fit into `most_bytes` as JSON, at least one."""
     fixed = _row_bytes(schema)
     texts = [
         column for column in columns.values() if column.dictionary is not None and len(column.dictionary)
@@ -133,7 +133,7 @@ def _text_bytes(dictionary: Dictionary) -> Ints:
     return sizes.astype(np.int64, copy=False)
 
 
-def _batch(columns: dict[str, Column], schema: Schema) -> pa.RecordBatch:
+def plain_batch(columns: dict[str, Column], schema: Schema) -> pa.RecordBatch:
     """Return a record batch with strings as plain text: single messages carry no dictionaries."""
     fixed = arrow_from_columns(columns, _fixed_width(schema))
     arrays = [

@@ -49,6 +49,7 @@ def test_patterns_limit_the_streams_of_a_token(site: Tenants) -> None:
     for who, method, path, body in [
         ("alice", "POST", STREAM, spec("b_two")),
         ("alice", "POST", "/v1/queries", query("b_one")),
+        ("alice", "GET", "/v1/streams/b_one/tuples", None),
         ("roof", "POST", "/v1/streams/b_one/tuples", [{"n": 1, "x": 1}]),
         ("roof", "POST", STREAM, spec("b_two")),
     ]:

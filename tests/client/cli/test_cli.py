@@ -103,6 +103,18 @@ def test_tables_are_printed_by_default(url: str, name: str) -> None:
     assert "p95 ms" in command(url, "query", "list").stdout
 
 
+def test_stored_rows_are_printed(url: str, name: str) -> None:
+    answer(url, "stream", "append", name, stdin='{"id": 1, "word": "a"}\n{"id": 2, "word": "b"}\n')
+    table = command(url, "stream", "rows", name).stdout.split()
+    assert table[:2] == ["id", "word"]
+    assert table[-4:] == ["1", "a", "2", "b"]
+    lines = command(url, "stream", "rows", name, "--limit", "1", "-o", "json").stdout.splitlines()
+    assert [json.loads(line) for line in lines] == [{"id": 1, "word": "a"}]
+    assert answer(url, "stream", "rows", name, "--after", "0") == {"id": 2, "word": "b"}
+    ahead = command(url, "stream", "rows", name, "--after", "2")
+    assert (ahead.returncode, "up to position 1" in ahead.stderr) == (1, True)
+
+
 def test_rows_are_appended_from_files_and_standard_input(url: str, name: str, tmp_path: Path) -> None:
     lines = '{"id": 1, "word": "a"}\n{"id": 2, "word": "b"}\n'
     assert answer(url, "stream", "append", name, stdin=lines) == {"stream": name, "rows": 2}

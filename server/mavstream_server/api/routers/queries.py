@@ -23,12 +23,12 @@ from mavstream_protocol.wire.resources import (
 from mavstream_protocol.wire.trials import TrialResult, TrialSpec
 from mavstream_server.api.access.audit import OBJECT
 from mavstream_server.api.auth import require
-from mavstream_server.api.bodies import QueryRoute
+from mavstream_server.api.bodies import ARROW, JSON, QueryRoute
+from mavstream_server.api.encodings import NOT_ACCEPTABLE, prefers
 from mavstream_server.api.paging import PageQuery
 from mavstream_server.api.problems import documented
 from mavstream_server.api.services import Parts, Services
 from mavstream_server.api.versions import IfMatch, etag
-from mavstream_server.core.errors import ServiceError
 from mavstream_server.core.principal import Principal
 from mavstream_server.queries.query import Query as RegisteredQuery
 from mavstream_server.queries.views.plans import query_sql
@@ -36,8 +36,6 @@ from mavstream_server.results.service import DEFAULT_PULL, MOST_PULLED
 
 router = APIRouter(prefix="/v1/queries", tags=["queries"], route_class=QueryRoute)
 
-ARROW = "application/vnd.apache.arrow.stream"
-JSON = "application/json"
 TEXT = "text/plain"
 PlanFormat = Literal["plan", "sql"]
 _LAST_OFFSET = (1 << 63) - 1
@@ -79,20 +77,12 @@ IdempotencyKey = Annotated[
 ]
 
 
-class NotAcceptable(ServiceError):
-    """Raised if the client accepts none of the offered encodings."""
-
-    status = 406
-    code = "not_acceptable"
-    title = "There is no such encoding"
-
-
 _PLANS: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "The plan. With `?format=sql` and `Accept: text/plain` the SQL alone, as a script",
         "content": {TEXT: {"schema": {"type": "string"}}},
     },
-    406: {**documented()[422], "description": "None of the types in `Accept` is offered"},
+    406: NOT_ACCEPTABLE,
 }
 
 
@@ -209,7 +199,7 @@ async def show_plan(
     """Get a query's plan: schemas, paths, segments and the metrics of its operators; or the plan as SQL."""
     if format == "plan":
         return await parts.queries.views.plan(query.id)
-    text = _prefers(request, TEXT, JSON)
+    text = prefers(request, TEXT, JSON)
     found = await query_sql(await parts.queries.views.plan(query.id), parts.queries.planner.sql_of)
     if not text:
         return found
@@ -230,7 +220,7 @@ _PULLED: dict[int | str, dict[str, Any]] = {
         "the rest",
         "content": {ARROW: {"schema": {"type": "string", "format": "binary"}}},
     },
-    406: {**documented()[422], "description": "None of the types in `Accept` is offered"},
+    406: NOT_ACCEPTABLE,
 }
 
 
@@ -254,7 +244,7 @@ async def pull_results(
 
     The `Accept` header selects the format: JSON, or an Arrow IPC stream.
     """
-    as_arrow = _prefers(request, ARROW, JSON)
+    as_arrow = prefers(request, ARROW, JSON)
     query.require_reader(who)
     pulled = await parts.results.pull_synced(query, after, limit)
     if not as_arrow:
@@ -269,17 +259,3 @@ async def pull_results(
 
 def _tag(parts: Services, info: QueryInfo, response: Response) -> None:
     response.headers["etag"] = etag(parts.queries.get(info.id).record.version)
-
-
-def _prefers(request: Request, special: str, usual: str) -> bool:
-    """Return whether the client prefers a special encoding to the usual one; raises NotAcceptable."""
-    accept = request.headers.get("accept", "*/*")
-    for part in accept.split(","):
-        kind, _, rest = part.strip().lower().partition(";")
-        if rest.replace(" ", "") in ("q=0", "q=0.0"):
-            continue
-        if kind.strip() == special:
-            return True
-        if kind.strip() in (usual, "*/*", f"{usual.partition('/')[0]}/*", ""):
-            return False
-    raise NotAcceptable(f"'Accept: {accept[:100]}' was asked for, and there are {usual} and {special}")

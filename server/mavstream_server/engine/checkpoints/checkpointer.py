@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from mavstream_server.engine import saving
+from mavstream_server.engine.checkpoints.catching_up import CatchingUp, Diverged
 from mavstream_server.engine.checkpoints.cut import Cut, cut
 from mavstream_server.engine.checkpoints.file import CheckpointHeader, CheckpointUnusable
 from mavstream_server.engine.checkpoints.records import CheckpointRecord, CheckpointRecords, Kept
@@ -20,7 +21,6 @@ from mavstream_server.engine.checkpoints.store import KEPT, CheckpointStore
 from mavstream_server.engine.checkpoints.writing import ForkedWriter, Written
 from mavstream_server.engine.engine import Engine
 from mavstream_server.engine.query import RunningQuery
-from mavstream_server.operators.result_source import ResultSource
 
 _log = logging.getLogger(__name__)
 
@@ -28,9 +28,6 @@ _LONGEST_WRITE = 120_000_000_000  # ns after which a child that writes checkpoin
 _POLL_EVERY = 20_000_000  # ns
 _LITTLE = 1 << 18
 """Bytes of state that are written in the engine when a command is recorded: faster than a fork."""
-
-Diverged = Callable[[RunningQuery, int], None]
-"""Called with a recovered query and the number of its stored results that were not computed again."""
 
 
 class Checkpointer:
@@ -47,8 +44,8 @@ class Checkpointer:
         self._engine = engine
         self._store = store
         self._interval = interval_ns
-        self._diverged = diverged
         self.records = CheckpointRecords()
+        self._catching_up = CatchingUp(engine, self.records, diverged)
         self._begun = self._polled = time.monotonic_ns()
         self._round: ForkedWriter | None = None
         """Writes the queries that have changed."""
@@ -229,7 +226,8 @@ class Checkpointer:
                 self._end_round(self._round)
         elif self._interval is not None and now - self._begun >= self._interval:
             self._begun = now
-            self._check_replays()
+            for query in self._catching_up.check():
+                self.record_command(query)
             self._begin_round()
 
     def _end_round(self, writer: ForkedWriter) -> None:
@@ -360,60 +358,6 @@ class Checkpointer:
         fields = {"query": id_, "reason": written.error}
         _log.error("checkpoint could not be written; the query goes on", extra={"fields": fields})
 
-    # Recovery
-
-    def _check_replays(self) -> None:
-        """Find queries that have read all rows from before their recovery without repeating all results."""
-        for id_, record in tuple(self.records.items()):
-            if record.catch_up is None:
-                continue
-            query = self._engine.queries.get(id_)
-            if query is None or not query.active:
-                continue
-            replay = query.output.replay
-            if self._behind(query, record) or _in_flight(query):
-                continue
-            query.output.replay, record.catch_up = None, None
-            if record.pauses:
-                record.pauses = False
-                self._engine.pause(id_)
-                self.record_command(query)
-            if replay is None:
-                continue
-            _log.error(
-                "recovery did not repeat all stored results",
-                extra={"fields": {"query": id_, "rows": replay.remaining}},
-            )
-            if self._diverged is not None:
-                self._diverged(query, replay.remaining)
-
-    def _behind(self, query: RunningQuery, record: CheckpointRecord) -> bool:
-        """Whether a query has not read all that it may have read before its recovery."""
-        positions, ends = cut(query).positions, record.catch_up or {}
-        if any(positions.get(name, end) < end for name, end in ends.items()):
-            return True
-        # Of the results of others it has also read marks, which these give again when they have caught up.
-        below = (self.records.get(id_) for id_ in query.request.plan.upstream_queries.values())
-        if any(one is not None and one.catch_up is not None for one in below):
-            return True
-        results = [source for source in query.network.sources if isinstance(source, ResultSource)]
-        return any(
-            source.frontier.watermark
-            < record.marks.setdefault(source.name, source.results.reached().watermark)
-            for source in results
-        )
-
 
 def _failed(query: RunningQuery, number: int, error: Exception) -> Written:
     return Written(query.id, number, 0, 0, f"{type(error).__name__}: {error}")
-
-
-def _in_flight(query: RunningQuery) -> bool:
-    """Whether rows that a query has read are still between its operators, or in a shared pipeline."""
-    if query.network.account.rows:
-        return True
-    if any(operator.unfinished is not None for operator in query.network.operators.values()):
-        return True
-    if any(len(queue) for operator in query.network.operators.values() for queue in operator.inputs):
-        return True
-    return any(not member.pipeline.is_quiescent for member in query.shared)
