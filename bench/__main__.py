@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from bench.data import feeder, spark
-from bench.engine import engine, sharing
+from bench.engine import engine, sharing, turns
 from bench.optimizer import targets, watching
 from bench.outcome import Outcome
 from bench.recovery import recovery
@@ -43,6 +43,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "steps": Benchmark("the longest steps of operators with much state", steps.add_options, steps.run),
     "targets": Benchmark("targets kept in bursts, by an optimizer or not", targets.add_options, targets.run),
     "sql": Benchmark("what a query as SQL costs until it runs", sql.add_options, sql.run),
+    "turns": Benchmark("many queries with a few rows at a time", turns.add_options, turns.run),
     "service": Benchmark("the service over websockets", service.add_options, service.run),
 }
 

@@ -57,6 +57,17 @@ def test_engine_benchmark_prints_a_line_per_query(bench: None, capsys: pytest.Ca
     ]
 
 
+def test_turns_benchmark_checks_the_answers_of_all_queries(
+    bench: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from bench.__main__ import main
+
+    assert main(["turns", "--json", "--scale", "0.01", "--rounds", "2"]) == 0
+    metrics = json.loads(capsys.readouterr().out)
+    assert len(metrics) == 3
+    assert all(each["correct"] and each["us_per_query_and_row"] > 0 for each in metrics.values())
+
+
 def test_sql_benchmark_compares_sql_with_plans() -> None:
     metrics = json.loads(run_bench("sql", "--json", "--rounds", "2").stdout)
     for query in ("select", "aggregate", "join"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -11,18 +12,24 @@ import pyarrow as pa
 from bench.load.producer import Producer, arrow_message, producer
 from bench.load.server_process import ServerProcess, server
 from bench.workload.readings import EVENT_TIME, FIELDS, arrow_readings
+from bench.workload.thresholds import range_plan
 
 _WAKE_UP = 0.05  # seconds between two frames of a stream
 _PATIENCE = 30.0
 
+PlanOf = Callable[[int, str], dict[str, Any]]
+"""Returns the plan of a query by its number, on a stream."""
 
-def many_queries(queries: int, streams: int, rate: int, seconds: float) -> dict[str, Any]:
+
+def many_queries(
+    queries: int, streams: int, rate: int, seconds: float, plan: PlanOf = range_plan
+) -> dict[str, Any]:
     """Register queries spread over streams, feed each stream at a rate, and return the server's metrics."""
     with server() as running:
         names = [f"s{number}" for number in range(streams)]
         for name in names:
             running.post("/v1/streams", {"name": name, "fields": FIELDS, "event_time": EVENT_TIME})
-        taken = [_register(running, number, names[number % streams]) for number in range(queries)]
+        taken = [_register(running, plan, number, names[number % streams]) for number in range(queries)]
         sent = asyncio.run(_feed(running, names, rate, seconds))
         begin = time.perf_counter()
         expected = sent * (queries // streams)
@@ -43,16 +50,9 @@ def many_queries(queries: int, streams: int, rate: int, seconds: float) -> dict[
     }
 
 
-def _register(running: ServerProcess, number: int, stream: str) -> float:
-    where = f"temperature > {number % 40} AND humidity < {10 + number % 90}"
-    compute = {"ts": "ts", "location": "location", "fahrenheit": "temperature * 1.8 + 32"}
-    nodes = {
-        "in": {"op": "source", "stream": stream},
-        "hot": {"op": "select", "input": "in", "where": where},
-        "answer": {"op": "project", "input": "hot", "compute": compute},
-    }
+def _register(running: ServerProcess, plan: PlanOf, number: int, stream: str) -> float:
     begin = time.perf_counter()
-    running.post("/v1/queries", {"name": f"q{number}", "plan": {"root": "answer", "nodes": nodes}})
+    running.post("/v1/queries", {"name": f"q{number}", "plan": plan(number, stream)})
     return time.perf_counter() - begin
 
 

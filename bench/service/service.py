@@ -19,6 +19,7 @@ from bench.outcome import Outcome, shown, text_table
 from bench.service.many_queries import many_queries
 from bench.workload.queries import Q1
 from bench.workload.readings import EVENT_TIME, FIELDS, arrow_readings, stamped
+from bench.workload.thresholds import rule_plan
 
 FRAME = 1000
 RATE = 10_000
@@ -59,6 +60,9 @@ def run(options: argparse.Namespace) -> Outcome:
         metrics["many_queries"] = {
             "300_on_30": many_queries(300, 30, 500, max(15 * scale, 2.0)),
             "3000_on_100": many_queries(int(3000 * min(scale, 1)) or 300, 100, 10, max(15 * scale, 2.0)),
+            "3738_rules_on_1": many_queries(
+                int(3738 * min(scale, 1)) or 300, 1, 500, max(15 * scale, 2.0), rule_plan
+            ),
         }
     metrics["correct"] = correct
     return Outcome(metrics, _text(metrics), correct)

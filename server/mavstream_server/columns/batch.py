@@ -91,11 +91,18 @@ class Batch:
     def take(self, rows: Ints, names: Sequence[str] | None = None) -> Batch:
         """Return the given rows and the mark, with only the named columns if names are given."""
         columns, time, watermark = self.columns, self.time, self.row_watermark
-        taken = None if time is None else time.take(rows)
+        taken, taken_columns = None, {}
+        for name in columns if names is None else names:
+            column = columns[name]
+            taken_columns[name] = of_rows = column.take(rows)
+            if column.values is time:  # the column of event times is not taken twice
+                taken = of_rows.values
+        if taken is None and time is not None:
+            taken = time.take(rows)
         if watermark is not None:
             watermark = taken if watermark is time else watermark.take(rows)
         return Batch(
-            {name: columns[name].take(rows) for name in (columns if names is None else names)},
+            taken_columns,
             len(rows),
             self.arrival.take(rows),
             time=taken,

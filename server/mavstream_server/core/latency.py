@@ -47,7 +47,7 @@ class LatencyHistogram:
     def _record_few(self, arrivals: list[int], now: int) -> None:
         """Count results one by one, which is faster than numpy calls for few of them."""
         self.count += len(arrivals)
-        for arrival, times in Counter(arrivals).items():
+        for arrival, times in Counter(arrivals).items() if len(arrivals) > 1 else ((arrivals[0], 1),):
             latency = now - arrival
             self.total += latency * times
             self.maximum = max(self.maximum, latency)

@@ -93,6 +93,11 @@ class Loop:
         self._policy_host.policy.finished(slice_, report)
         self._policy_host.follow_decider()
 
+    @property
+    def progress(self) -> int:
+        """Grows whenever a query has read anything."""
+        return self.slices + self._intake.passed
+
     def run(self, most: int = 1_000_000_000) -> int:
         """Step until there is nothing to do, at most `most` times; returns the number of steps."""
         for steps in range(most):

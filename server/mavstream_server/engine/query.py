@@ -14,6 +14,7 @@ from mavstream_server.engine.query_request import QueryRequest
 from mavstream_server.engine.sources.source_task import SourceTask
 from mavstream_server.engine.states import QUERY_MOVES, OperatorState, QueryState, move
 from mavstream_server.engine.task import Task
+from mavstream_server.operators.select import Select
 from mavstream_server.operators.windows.windowed import WindowedOperator
 from mavstream_server.planning.instantiator import Network
 from mavstream_server.scheduling.mechanisms.units import QueryUnits
@@ -112,7 +113,8 @@ class RunningQuery:
         self._serves_sources = False
         self.units: QueryUnits
         self.outdated = False
-        """Whether its units must be recomputed: it is a shared pipeline whose members have changed."""
+        """Whether its units must be recomputed with the next statistics: rows were passed over, or it is a
+        shared pipeline whose members have changed."""
         self._counters: dict[str, dict[str, int]] = {}
         self._rows_read = 0
         self._shedding_intervals: tuple[SheddingInterval, ...] = ()
@@ -204,6 +206,8 @@ class RunningQuery:
             task.fed_by = [writers[id(queue)] for queue in task.work.inputs if id(queue) in writers]
         for source in self.sources.values():
             source.windows = self._windows_above(source)
+            source.settle()
+            source.select = self._select_above(source)
         self.units, self.outdated = QueryUnits(self), False
 
     def _windows_above(self, source: SourceTask) -> list[WindowedOperator]:
@@ -219,6 +223,13 @@ class RunningQuery:
             if isinstance(task.work, WindowedOperator):
                 windows.append(task.work)
         return []
+
+    def _select_above(self, source: SourceTask) -> Task | None:
+        """Return the select that alone reads a source, if there is one."""
+        (reader,) = source.downstream if len(source.downstream) == 1 else (None,)
+        if isinstance(reader, Task) and reader.query is self and isinstance(reader.work, Select):
+            return reader
+        return None
 
     def fuse(self, hands_over: HandsOver, receiver: Receiver) -> None:
         """Leave out the queues between operators that the policy runs in one turn.
@@ -244,7 +255,9 @@ class RunningQuery:
             task.aim_at(None if target is None else target // 1000)
 
     def settle(self) -> None:
-        """Update the counters of operators that shared pipelines run for it."""
+        """Update the counters of operators that shared pipelines run for it, and of screened selects."""
+        for task in self.sources.values():
+            task.settle()
         for member in self.shared:
             member.settle()
 

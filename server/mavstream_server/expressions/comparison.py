@@ -34,7 +34,7 @@ UFUNCS: dict[str, Callable[[Any, Any], Array]] = {
     ">": np.greater,
     ">=": np.greater_equal,
 }
-_MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+MIRRORED: dict[str, str] = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 def comparison(call: Call, operands: Sequence[Operand], _flags: FloatFlags) -> Operand:
@@ -44,7 +44,7 @@ def comparison(call: Call, operands: Sequence[Operand], _flags: FloatFlags) -> O
         return always_null(call, operands)
     if isinstance(left, Constant):
         # The constant becomes the right operand, so that numpy compares array and scalar in one call.
-        mirrored = Call(_MIRRORED[call.function], call.arguments, call.type, call.nullable)
+        mirrored = Call(MIRRORED[call.function], call.arguments, call.type, call.nullable)
         return comparison(mirrored, (right, left), _flags)
     if left.type is not FieldType.STRING:
         return binary(call, operands, UFUNCS[call.function])

@@ -175,6 +175,17 @@ class Cursor:
         largest: int = max(frame.max_before, frame.largest_time(rows or frame.rows))
         return largest
 
+    @property
+    def place(self) -> int | None:
+        """A number that cursors of one reader share where the same frame is next; None inside of a frame.
+
+        Also None if the next frame is not known yet, after a seek or at a gap.
+        """
+        segment = self._segment
+        if segment is None or self._start or self._gap is not None:
+            return None
+        return segment.key | self._offset
+
     def read_key(self, rows: int) -> object | None:
         """Return a key that is equal for cursors that would read the same rows; None if it is unknown."""
         segment = self._segment

@@ -45,6 +45,11 @@ class ResultSource(Source):
         return self.cursor.behind or self.marked or (self.results.over and not self.ended)
 
     @property
+    def place(self) -> None:
+        """None: results have marks between them, which cannot be passed over with the rows."""
+        return None
+
+    @property
     def marked(self) -> bool:
         """Whether the other query has reached a mark that was not read yet."""
         return self.results.reached().watermark > self.frontier.watermark

@@ -9,11 +9,11 @@ import numpy as np
 
 from mavstream_protocol.expressions.typed import Expression
 from mavstream_server.columns.batch import BEGIN_OF_TIME, Batch, Mark, mark_only
-from mavstream_server.columns.column import Column
+from mavstream_server.columns.column import DTYPES, Column
 from mavstream_server.core.metrics import SheddingInterval
-from mavstream_server.log.cursor import Cursor, Span, split_at_arrival
+from mavstream_server.log.cursor import Cursor, CursorState, Span, split_at_arrival
 from mavstream_server.log.errors import GapCause, GapError
-from mavstream_server.log.format.layout import FrameKind
+from mavstream_server.log.format.layout import FrameKind, Layout
 from mavstream_server.log.read_batch import ReadBatch
 from mavstream_server.log.shared_reads import SharedReads
 from mavstream_server.operators.first_time import FirstTime
@@ -76,6 +76,7 @@ class Source(Operator):
     def carry(self, columns: Sequence[str]) -> None:
         """Emit these columns from now on; `WEIGHT` may be among them."""
         self._columns = tuple(column for column in columns if column != WEIGHT)
+        self._row_bytes = _row_bytes(self.cursor.reader.layout, self._columns)
         self._weighs = WEIGHT in columns
 
     def provide(self, needs: Needs) -> None:
@@ -146,6 +147,31 @@ class Source(Operator):
             self.ended = True
             self.frontier = self.frontier._replace(end=True)
             self.emit_mark(Mark(arrival=arrival, end=True))
+
+    @property
+    def place(self) -> int | None:
+        """The cursor's `place`; None if more has to be done with the next rows than to emit them."""
+        if (
+            self._unseen
+            or self.ended
+            or self.until is not None
+            or self._start is not None
+            or self._stop is not None
+            or self._first_time is not None
+            or self._shedder.quota
+        ):
+            return None
+        return self.cursor.place
+
+    def skip(self, rows: int, after: CursorState, mark: Mark, read_to: int) -> None:
+        """Pass over the rows from `place` to a later state of the cursor, as if they had been emitted.
+
+        To be called only if nothing above would come of them. `read_to` is the arrival of the last one.
+        """
+        self.cursor.restore(after)
+        self.frontier, self.read_to = mark, read_to
+        self.rows_out += rows
+        self.bytes_out += rows * self._row_bytes
 
     def read(self, most: int) -> int:
         """Read up to `most` rows and emit them as one batch; returns their number, 0 for marks alone."""
@@ -263,16 +289,10 @@ class Source(Operator):
         return batch.with_columns({**batch.columns, WEIGHT: Column(weights)}, batch.mark)
 
     def _mark(self, spans: Sequence[Span]) -> Mark:
-        last, _, stop = spans[-1]
-        complete = last.kind is FrameKind.COMPLETE
-        if complete:
+        mark = mark_behind(spans)
+        if mark.end:
             self.ended = True
-        watermark = last.after
-        if stop < last.rows:  # the frame was not read to its end: the next row's watermark applies
-            ahead = last.row_watermarks()
-            watermark = last.before if ahead is None else int(ahead[stop])
-        arrival = last.arrival_of(stop - 1) if stop else last.arrival
-        return Mark(watermark, arrival, end=complete)
+        return mark
 
     def agrees(self, other: Operator) -> bool:
         """Whether both are at the same position, after the same marks, and have announced their gaps."""
@@ -311,3 +331,20 @@ class Source(Operator):
         self.frontier = Mark(*state["frontier"])
         if self._first_time is not None:
             self._first_time.load(state["first_time"])
+
+
+def mark_behind(spans: Sequence[Span]) -> Mark:
+    """Return the mark that applies behind rows and marks of a stream."""
+    last, _, stop = spans[-1]
+    watermark = last.after
+    if stop < last.rows:  # the frame was not read to its end: the next row's watermark applies
+        ahead = last.row_watermarks()
+        watermark = last.before if ahead is None else int(ahead[stop])
+    arrival = last.arrival_of(stop - 1) if stop else last.arrival
+    return Mark(watermark, arrival, end=last.kind is FrameKind.COMPLETE)
+
+
+def _row_bytes(layout: Layout, columns: Sequence[str]) -> int:
+    """Return the bytes of an emitted row in order and without nulls: its columns, arrival and time."""
+    types = {field.name: field.type for field in layout.fields}
+    return 16 + sum([DTYPES[types[column]].itemsize for column in columns])

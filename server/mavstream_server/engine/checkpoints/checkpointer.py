@@ -256,7 +256,7 @@ class Checkpointer:
     def _begin_round(self) -> None:
         """Fork a process that finds the queries that have changed, and writes them."""
         readers = self._engine.intake.readers.values()
-        seen = self.count, self._engine.loop.slices, [reader.end for reader in readers]
+        seen = self.count, self._engine.loop.progress, [reader.end for reader in readers]
         if seen == self._seen:
             return  # nothing has happened since the last round, which wrote nothing
         self._seen, tasks = seen, []

@@ -328,7 +328,7 @@ class HostedEngine:
     @property
     def progress(self) -> int:
         """Grows whenever the positions that streams must retain may have changed."""
-        return self.engine.loop.slices + self.checkpointer.count
+        return self.engine.loop.progress + self.checkpointer.count
 
     def needs(self) -> dict[str, Need]:
         """Return, by stream, the lowest position that its log must retain."""
@@ -350,9 +350,9 @@ class HostedEngine:
         self._replacements.check(now)
         self.logs.trim(now_ns, self._held_offset)
         self._memory.check(now_ns)
-        if now_ns - self._released < _RELEASE_EVERY or self._released_at == self.engine.loop.slices:
+        if now_ns - self._released < _RELEASE_EVERY or self._released_at == self.engine.loop.progress:
             return
-        self._released, self._released_at = now_ns, self.engine.loop.slices
+        self._released, self._released_at = now_ns, self.engine.loop.progress
         for stream, reader in self.engine.intake.readers.items():
             try:
                 reader.release_removed()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
 from mavstream_server.engine.crash_record import CrashRecord
 from mavstream_server.engine.policy_host import PolicyHost
 from mavstream_server.engine.query import RunningQuery
+from mavstream_server.engine.sources.screen import Screen
 from mavstream_server.engine.sources.source_task import SourceTask
 from mavstream_server.engine.states import OperatorState
 from mavstream_server.log.reader import LogReader
@@ -29,6 +30,7 @@ class StreamFeed:
     """The log of an attached stream, and the sources that read it."""
 
     reader: LogReader
+    screen: Screen
     sources: list[SourceTask] = field(default_factory=list)
 
 
@@ -65,6 +67,8 @@ class Intake:
         self._lingering: list[tuple[int, int, SourceTask]] = []  # a heap by the end of their linger
         self._resting: list[tuple[int, int, SourceTask]] = []  # a heap by the end of their rest
         self._patient = patient
+        self.passed = 0
+        """How often a source passed over rows that its query would drop."""
 
     @property
     def service(self) -> SourceService:
@@ -73,7 +77,7 @@ class Intake:
 
     def attach(self, stream: str, reader: LogReader) -> None:
         """Attach a stream's log."""
-        self.feeds[stream] = StreamFeed(reader)
+        self.feeds[stream] = StreamFeed(reader, Screen(reader))
 
     def detach(self, stream: str) -> None:
         """Detach a stream's log, which no source may read."""
@@ -143,15 +147,18 @@ class Intake:
     def look_between(self, now: int, slices: int, busy: int) -> None:
         """Check the logs, and schedule the next check by slices and by the time that this one took."""
         begin = self._monotonic()
-        self.look(now)
+        self.look(now, busy=True)
         took = max(self._monotonic() - begin, _LOOK_NS * len(self.feeds))
         self.look_at_slice = slices + _LOOK_SLICES
         self.look_at_busy = busy + _LOOK_SHARE * took
 
-    def look(self, now: int) -> None:
-        """Check all logs for new rows; takes well below a microsecond per stream without any."""
+    def look(self, now: int, busy: bool = False) -> None:
+        """Check all logs for new rows; takes well below a microsecond per stream without any.
+
+        `busy` is whether there is anything else to do.
+        """
         for feed in self.feeds.values():
-            if not feed.sources:
+            if not feed.sources or (busy and now < feed.screen.due):
                 continue
             try:
                 grown = feed.reader.grown()
@@ -160,7 +167,16 @@ class Intake:
                     self._failed(task.query, task.work.name, error)
                 continue
             if grown:
-                self._wake(feed.sources, now)
+                self._wake(self._sifted(feed, now), now)
+
+    def _sifted(self, feed: StreamFeed, now: int) -> Sequence[SourceTask]:
+        """Return the sources that are to read new rows; the others have passed over them."""
+        begin = self._monotonic()
+        left = feed.screen.sift(feed.sources)
+        if passed := len(feed.sources) - len(left):
+            self.passed += passed
+            feed.screen.spent(now, self._monotonic() - begin)
+        return left
 
     def unblock(self, query: RunningQuery, now: int) -> None:
         """Let the sources of a query read on, and those that read for it: its queues have drained."""

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from mavstream_server.columns.batch import Mark
 from mavstream_server.engine.sources.linger import Linger
 from mavstream_server.engine.states import OPERATOR_MOVES, OperatorState, move
+from mavstream_server.engine.task import Task
+from mavstream_server.log.cursor import CursorState
 from mavstream_server.operators.source import Source
 from mavstream_server.operators.windows.windowed import WindowedOperator
 from mavstream_server.scheduling.statistics import Statistics, StatisticsCollector
@@ -16,6 +19,7 @@ if TYPE_CHECKING:
     from mavstream_server.engine.query import RunningQuery
     from mavstream_server.scheduling.mechanisms.units import QueryUnits
 
+_SKIP_NS = 1_000  # what it costs to pass over rows
 _TRAIN_NS = 1_500_000  # ns that processing a train takes at most, by measured costs
 
 
@@ -50,11 +54,14 @@ class SourceTask:
         "linger",
         "lingers",
         "number",
+        "passed",
         "permitted",
         "query",
         "rested_until",
         "rests",
         "room",
+        "screenings",
+        "select",
         "slot",
         "state",
         "train",
@@ -94,6 +101,10 @@ class SourceTask:
         """How long the policy permits it to wait (ns): what it answered last."""
         self.windows: Sequence[WindowedOperator] = ()
         """The operators above it that answer when a window closes, if nothing is answered without them."""
+        self.select: Task | None = None
+        """The select that alone reads it; None if there is none."""
+        self.passed = self.screenings = 0
+        """Rows that it passed over since its select last ran, and how often it did."""
         self.rests = False
         """Whether it was resting when it began to wait."""
         self.rested_until = 0
@@ -166,8 +177,36 @@ class SourceTask:
         """The statistics as last published."""
         return self.collector.published
 
+    @property
+    def place(self) -> int | None:
+        """Where it is in the log, if it could pass over rows that its select would drop; else None."""
+        select, work = self.select, self.work
+        if select is None or self.state is not OperatorState.SUSPEND or len(work.outputs) != 1:
+            return None
+        for queue in select.work.outputs:
+            if queue.takes_watermarks:
+                return None
+        return work.place
+
+    def skip(self, rows: int, after: CursorState, mark: Mark, read_to: int) -> None:
+        """Pass over rows that its select would drop; see `Source.skip`."""
+        self.work.skip(rows, after, mark, read_to)
+        self.passed += rows
+        self.screenings += 1
+
+    def settle(self) -> None:
+        """Add the rows that it passed over to the statistics of its select."""
+        passed, calls, select = self.passed, self.screenings, self.select
+        if not passed or select is None:
+            return
+        self.passed = self.screenings = 0
+        if select.collector.add(passed, 0, 0, calls * _SKIP_NS, calls) and self.query.units.moved(select):
+            self.query.outdated = True
+
     def choose(self, most: int | None) -> None:
         """Choose the rows that it reads next: a train, or at most `most`."""
+        if self.passed:
+            self.settle()
         train, waiting = self.train, self.work.waiting_rows
         if train < self._longest and waiting > train:
             train = min(max(self._rows_in_time(), train), self._longest)

@@ -20,8 +20,11 @@ class Ranking(Generic[ItemT]):
     __slots__ = ("_entries", "_heap")
 
     def __init__(self) -> None:
-        self._heap: list[tuple[Any, int, ItemT]] = []
-        self._entries: dict[int, tuple[Any, int, ItemT]] = {}  # valid entry of each item, by identity
+        # Entries are a key, followed by the identity of the item and the item. The identity is for outdated
+        # entries of an item that was replaced by one with the same key. A tuple inside of a tuple would take
+        # twice as long to compare.
+        self._heap: list[tuple[Any, ...]] = []
+        self._entries: dict[int, tuple[Any, ...]] = {}  # the valid entry of each item, by identity
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -29,12 +32,11 @@ class Ranking(Generic[ItemT]):
     def __contains__(self, item: ItemT) -> bool:
         return id(item) in self._entries
 
-    def put(self, item: ItemT, key: Any) -> None:
+    def put(self, item: ItemT, key: tuple[Any, ...]) -> None:
         """Add an item, or change its key; the smallest key is first."""
-        known = self._entries.get(id(item))
-        if known is not None and known[0] == key:
+        entry = (*key, id(item), item)
+        if self._entries.get(id(item)) == entry:
             return
-        entry = (key, id(item), item)
         self._entries[id(item)] = entry
         heappush(self._heap, entry)
         if len(self._heap) > 2 * len(self._entries) + _SLACK:
@@ -50,8 +52,9 @@ class Ranking(Generic[ItemT]):
         heap, entries = self._heap, self._entries
         while heap:
             entry = heap[0]
-            if entries.get(entry[1]) is entry:
-                return entry[2]
+            if entries.get(entry[-2]) is entry:
+                item: ItemT = entry[-1]
+                return item
             heappop(heap)
         return None
 
