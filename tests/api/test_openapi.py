@@ -29,6 +29,7 @@ ROUTES = """
     GET /v1/tables                    GET /v1/optimizer            PUT /v1/optimizer
     GET /v1/producers                 DELETE /v1/producers/{name}   POST /v1/sql
     GET /v1/optimizer/decisions       GET /v1/streams/{name}/tuples
+    PATCH /v1/streams/{name}
 """
 
 
