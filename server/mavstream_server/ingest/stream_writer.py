@@ -65,8 +65,8 @@ class StreamWriter:
         self.path = path
         self._sync = sync
         self._on_damage = on_damage
-        self.use(spec)
         self.writer: LogWriter | None = None
+        self.use(spec)
         self.failure: ServiceError | None = None
         """Why the stream cannot be written to, or None."""
         self.broken = False
@@ -108,6 +108,8 @@ class StreamWriter:
         self.schema = _shared(spec.schema())
         self.shape = StreamShape(self.schema, spec.event_time)
         self.options = LogOptions(segment_bytes=segment_bytes(spec), sync=self._sync, quota=spec.quota)
+        if self.writer is not None:
+            self.writer.options = self.options
         self._row_bytes = sum(DTYPES[field.type].itemsize + field.nullable for field in self.schema)
         # Whether frames are accepted without checking space or clock.
         self._plain = spec.quota is None and spec.max_ahead is None

@@ -54,7 +54,7 @@ class StreamAlteration:
         log.use(after)
         log.widen_queue(added)
         self._shapes[after.name] = log.shape
-        if log.failure is not None:
+        if added and log.failure is not None:
             raise log.failure  # the fields are added when it can be opened again
         if log.held is not None:
             self._flusher.release(log)
