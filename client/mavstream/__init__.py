@@ -1,7 +1,8 @@
 """The Python SDK of MavStream and the `mavstream` command."""
 
-from mavstream._async_client import AsyncClient, AsyncQuery
-from mavstream._client import Client, Query
+from mavstream._async_client import AsyncClient
+from mavstream._async_query import AsyncQuery
+from mavstream._client import Client
 from mavstream._errors import (
     CannotStart,
     Conflict,
@@ -25,6 +26,7 @@ from mavstream._errors import (
 from mavstream._feeding.async_feed import AsyncFeed
 from mavstream._feeding.feed import Feed
 from mavstream._plans.builder import Flow, Split, Table, Windowed, join, query, stream, table
+from mavstream._query import Query
 from mavstream._results.async_results import AsyncResults
 from mavstream._results.results import Results
 from mavstream._results.row_page import RowPage

@@ -91,6 +91,13 @@ class Calls:
         """Get the state of a stream."""
         return self._get(f"/v1/streams/{quote(name)}", StreamInfo)
 
+    def update_stream(self, name: str, changes: Mapping[str, Any]) -> Talk[StreamInfo]:
+        """Add fields to a stream, or change its limits."""
+        self._schemas.pop(name, None)
+        body = orjson.dumps(_plain(changes))
+        request = Request("PATCH", f"/v1/streams/{quote(name)}", headers=_JSON, content=body)
+        return fetch(request, self.retry, StreamInfo)
+
     def delete_stream(self, name: str) -> Talk[None]:
         """Delete a stream and its rows."""
         self._schemas.pop(name, None)
@@ -324,8 +331,11 @@ class Calls:
 
 
 def _plain(changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return changes as JSON values; models may be among them."""
-    return {
-        name: value.model_dump(mode="json") if isinstance(value, BaseModel) else value
-        for name, value in changes.items()
-    }
+    """Return changes as JSON values; models, and lists of models, may be among them."""
+    return {name: _json_of(value) for name, value in changes.items()}
+
+
+def _json_of(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
+    return [_json_of(one) for one in value] if isinstance(value, list | tuple) else value

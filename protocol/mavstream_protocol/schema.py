@@ -49,6 +49,11 @@ class Schema:
     def __contains__(self, name: object) -> bool:
         return any(field.name == name for field in self.fields)
 
+    def extends(self, other: Schema) -> bool:
+        """Return whether it is another one with any number of nullable fields behind the others, or none."""
+        known = len(other.fields)
+        return self.fields[:known] == other.fields and all(field.nullable for field in self.fields[known:])
+
     def get(self, name: str) -> Field | None:
         """Return the field of that name, or None."""
         return next((field for field in self.fields if field.name == name), None)

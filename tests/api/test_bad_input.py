@@ -72,6 +72,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
         # Unknown names
         ("GET", "/v1/streams/nope", None, None, 404, "unknown_stream"),
         ("DELETE", "/v1/streams/nope", None, None, 404, "unknown_stream"),
+        ("PATCH", "/v1/streams/nope", JSON, b"{}", 404, "unknown_stream"),
         ("POST", "/v1/streams/nope/tuples", JSON, b"[]", 404, "unknown_stream"),
         ("POST", "/v1/streams/nope/complete", JSON, None, 404, "unknown_stream"),
         ("GET", "/v1/classes/nope", None, None, 404, "unknown_class"),

@@ -27,6 +27,7 @@ ROUTES = """
     GET /readyz                       GET /metrics                 GET /v1/scheduler/trace
     PUT /v1/tables/{name}             GET /v1/tables/{name}        DELETE /v1/tables/{name}
     GET /v1/tables                    GET /v1/optimizer            PUT /v1/optimizer
+    PATCH /v1/streams/{name}
     GET /v1/producers                 DELETE /v1/producers/{name}  POST /v1/sql
     GET /v1/optimizer/decisions
 """

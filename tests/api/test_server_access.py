@@ -37,6 +37,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]
         ("GET", "/v1/streams", None, {"client", "feeder"}),
         ("POST", "/v1/streams/readings/tuples", [], {"feeder"}),
         ("GET", "/v1/streams/readings/tuples", None, {"client"}),
+        ("PATCH", "/v1/streams/none", {}, {"client", "feeder"}),
         ("POST", "/v1/queries/validate", {}, {"client", "feeder"}),
         ("GET", "/v1/queries/none/results", None, {"client"}),
         ("PUT", "/v1/classes/default", {"name": "default"}, set()),

@@ -206,6 +206,28 @@ def test_errors_of_a_script_point_into_it(server: RunningServer) -> None:
     assert stopped(server, "SHOW TABLES;" * 1001, 422)["errors"][0]["code"] == "script_too_long"
 
 
+def test_a_stream_gets_a_column(server: RunningServer) -> None:
+    run(server, "CREATE STREAM growing (n int); INSERT INTO growing VALUES (1)")
+    alter = "ALTER STREAM growing ADD COLUMN wet bool NULL"
+    (added,) = run(server, alter)
+    assert added == {
+        "kind": "changed",
+        "object": "stream",
+        "name": "growing",
+        "change": "column wet added",
+    }
+    assert run(server, alter)[0]["change"] == "column wet was there already"
+    assert listed(server, "DESCRIBE growing")[1] == {
+        "column": "wet",
+        "type": "bool",
+        "nullable": True,
+        "event_time": False,
+    }
+    run(server, "INSERT INTO growing VALUES (2, TRUE); INSERT INTO growing (n) VALUES (3)")
+    found = server.http.get("/v1/streams/growing/tuples").json()["rows"]
+    assert [(row["n"], row["wet"]) for row in found] == [(1, None), (2, True), (3, None)]
+
+
 def test_wrong_rows_are_refused_as_a_whole(server: RunningServer) -> None:
     run(server, "CREATE STREAM numbers (n int, text string NULL)")
     problem = stopped(server, "INSERT INTO numbers VALUES (1, 'a'), ('b', 'c')", 422)
@@ -219,7 +241,8 @@ def test_wrong_rows_are_refused_as_a_whole(server: RunningServer) -> None:
 @pytest.mark.parametrize(
     ("sql", "status", "code"),
     [
-        ("ALTER STREAM readings ADD COLUMN wet bool NULL", 409, "unsupported_statement"),
+        ("ALTER STREAM readings ADD COLUMN temp float NULL", 409, "field_exists"),
+        ("ALTER STREAM none ADD COLUMN wet bool NULL", 404, "unknown_stream"),
         ("DROP CLASS default", 409, "default_class"),
         ("CREATE TABLE rooms AS FROM '/etc/passwd'", 400, "file_of_client"),
         ("CREATE QUERY q WITH (class = 'none') AS SELECT * FROM readings", 422, "invalid_query"),

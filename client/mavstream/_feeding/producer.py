@@ -8,11 +8,13 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
+import pyarrow as pa
+
 from mavstream._convert.tuples import Tuples, canonical
 from mavstream._errors import Conflict, ConnectionLost, Rejected, Timeout, problem_error
 from mavstream._transport.retry import Retry, open_again
 from mavstream._transport.steps import Close, Open, Pause, Send, Talk, receive
-from mavstream_protocol import Problem, Schema
+from mavstream_protocol import InvalidTuples, Problem, Schema
 from mavstream_protocol.producer import (
     ProducerState,
     Refusal,
@@ -79,7 +81,7 @@ class Producer:
         """Send rows, waiting for credit; returns how many. Raises InvalidTuples, Rejected, Timeout."""
         self._raise_rejected()
         window = yield from self._window(stream)
-        batch = canonical(self._schemas[stream], tuples)
+        batch = yield from self._batch(stream, tuples)
         for frame in make_frames(stream, batch, self._frame_bytes):
             window.add(frame)
         yield from self._until(lambda: not window.waiting, f"gave no credit for stream '{stream}'")
@@ -118,6 +120,20 @@ class Producer:
         if window is None:
             raise problem_error(_gone(stream))
         return window
+
+    def _batch(self, stream: str, tuples: Tuples) -> Talk[pa.RecordBatch]:
+        """Return rows as a batch of the stream's schema."""
+        schema = self._schemas[stream]
+        # An iterator can be read only once, and the rows may be needed twice.
+        held = tuples if hasattr(tuples, "__len__") else list(tuples)
+        try:
+            return canonical(schema, held)
+        except InvalidTuples:
+            # The stream may have got fields since it was looked up.
+            self._schemas[stream] = yield from self._schema_of(stream)
+            if self._schemas[stream] == schema:
+                raise
+            return canonical(self._schemas[stream], held)
 
     def _busy(self) -> bool:
         return any(window.busy for window in self._windows.values())

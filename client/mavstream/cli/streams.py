@@ -85,6 +85,49 @@ def show(context: typer.Context, stream: StreamArgument, output: OutputOption = 
         _show(client.stream_info(stream), output)
 
 
+@app.command("set")
+def set_values(
+    context: typer.Context,
+    stream: StreamArgument,
+    add_field: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME:TYPE?", help="A field to add; it may be null, as in all rows so far."),
+    ] = None,
+    max_ahead: Annotated[
+        str | None, typer.Option(help="How far rows may be in the future, such as 1h; 'none' for no limit.")
+    ] = None,
+    idle_timeout: Annotated[
+        str | None, typer.Option(help="When a silent producer no longer holds back the watermark; or 'none'.")
+    ] = None,
+    retention: Annotated[
+        str | None, typer.Option(help="How long rows are kept, such as 1h; 'none' for no limit.")
+    ] = None,
+    quota: Annotated[
+        str | None, typer.Option(help="Limit of its size on disk, such as 1GB; 'none' for no limit.")
+    ] = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Add fields to a stream or change its limits, while its producers and queries go on."""
+    given = {
+        "max_ahead": max_ahead,
+        "idle_timeout": idle_timeout,
+        "retention": retention,
+        "quota": quota,
+    }
+    changes: dict[str, Any] = {
+        name: None if value == "none" else value for name, value in given.items() if value is not None
+    }
+    if add_field:
+        changes["add_fields"] = [_read_field(text, "--add-field") for text in add_field]
+    if not changes:
+        raise typer.BadParameter("nothing is to be changed: give --add-field, --retention or another option")
+    with client_of(context) as client:
+        info = client.update_stream(stream, **changes)
+    _show(info, output)
+    if output is Output.TABLE:
+        typer.echo(f"changed: {', '.join(info.changed or ()) or 'nothing, it was so already'}")
+
+
 @app.command("delete")
 def delete(context: typer.Context, stream: StreamArgument, output: OutputOption = Output.TABLE) -> None:
     """Delete a stream and its rows."""
@@ -138,10 +181,10 @@ def complete(context: typer.Context, stream: StreamArgument, output: OutputOptio
         _show(client.complete(stream), output)
 
 
-def _read_field(text: str) -> dict[str, Any]:
+def _read_field(text: str, option: str = "--field") -> dict[str, Any]:
     name, colon, kind = text.partition(":")
     if not colon:
-        raise typer.BadParameter(f"'{text}' is not NAME:TYPE", param_hint="--field")
+        raise typer.BadParameter(f"'{text}' is not NAME:TYPE", param_hint=option)
     return {"name": name, "type": kind.removesuffix("?"), "nullable": kind.endswith("?")}
 
 

@@ -43,6 +43,7 @@ from mavstream_protocol.sql.statements import (
 from mavstream_protocol.sql.tokens import NUMBER, tokenize
 from mavstream_protocol.streams import FieldSpec, StreamSpec
 from mavstream_protocol.tables import TableFields
+from mavstream_protocol.wire.stream_change import StreamChange
 
 # What users of other systems write, and what says the same here.
 _FOREIGN_KINDS = {
@@ -268,7 +269,8 @@ class _StatementParser:
         cursor.expect("stream")
         name = cursor.name("the name of a stream")
         cursor.expect("add", "column")
-        field = checked(FieldSpec, self._column(), (), cursor, start)
+        column = self._column()
+        field = checked(FieldSpec, column, (), cursor, start)
         if not field.nullable:
             raise cursor.source.error(
                 "column_not_null",
@@ -276,6 +278,7 @@ class _StatementParser:
                 start,
                 cursor.last_end,
             )
+        checked(StreamChange, {"add_fields": [column]}, (), cursor, start)
         return AddColumn(name.value, field)
 
     def _create_query(self, start: int, replace: bool) -> CreateQuery:

@@ -8,6 +8,7 @@ from mavstream_protocol.tuples.arrow import (
     encode_message,
     encode_schema,
     encode_stream,
+    read_known,
     read_message,
 )
 from mavstream_protocol.tuples.canonical import arrow_schema
@@ -30,6 +31,7 @@ __all__ = [
     "encode_rows",
     "encode_schema",
     "encode_stream",
+    "read_known",
     "read_message",
     "rows_of",
 ]

@@ -11,6 +11,7 @@ import pyarrow as pa
 from mavstream_protocol.errors import InvalidTuples
 from mavstream_protocol.schema import FieldType, Schema
 from mavstream_protocol.tuples.arrow_columns import cast_column
+from mavstream_protocol.tuples.arrow_message import columns_of_message
 from mavstream_protocol.tuples.canonical import arrow_schema, canonical_batch
 from mavstream_protocol.tuples.columns import instants_fit, numbers_of
 from mavstream_protocol.tuples.findings import Findings, refuse_body
@@ -41,7 +42,25 @@ def decode_message(schema: Schema, payload: Buffer, sent: pa.Schema | None = Non
 
     Its arguments are those of `read_message`.
     """
-    return decode_batch(schema, read_message(schema, payload, sent))
+    if sent is not None:
+        return decode_batch(schema, read_message(schema, payload, sent))
+    batch, known = read_known(schema, payload)
+    return decode_batch(schema, batch if known is schema else _widened(batch, schema))
+
+
+def read_known(schema: Schema, payload: Buffer) -> tuple[pa.RecordBatch, Schema]:
+    """Return the batch of one record batch message, and the schema that its producer knew.
+
+    That is the given one, or its first fields if the stream has got nullable ones since. The batch is not
+    converted. Raises InvalidTuples.
+    """
+    try:
+        return read_message(schema, payload), schema
+    except InvalidTuples:
+        known = Schema(schema.fields[: columns_of_message(payload)])
+        if not known.fields or len(known) == len(schema) or not schema.extends(known):
+            raise
+    return read_message(known, payload), known
 
 
 def read_message(schema: Schema, payload: Buffer, sent: pa.Schema | None = None) -> pa.RecordBatch:
@@ -160,6 +179,13 @@ def _is_canonical(schema: Schema, batch: pa.RecordBatch) -> bool:
 
 def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
+
+
+def _widened(batch: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:
+    """Return the batch of a producer that did not know the last fields, with nulls there."""
+    full = arrow_schema(schema)
+    nulls = [pa.nulls(batch.num_rows, field.type) for field in list(full)[batch.num_columns :]]
+    return pa.RecordBatch.from_arrays([*batch.columns, *nulls], schema=full)
 
 
 def _too_long() -> InvalidTuples:

@@ -35,6 +35,8 @@ def read_column(field: Field, values: Sequence[object], findings: Findings) -> p
 
 def write_column(array: pa.Array) -> list[Any]:
     """Return the values for JSON: null as None, timestamps as ISO 8601 text."""
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
     if pa.types.is_timestamp(array.type):
         return _with_nulls(array, format_instants(numbers_of(array.view(pa.int64()))))
     if pa.types.is_string(array.type):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Hashable, Iterator, Sequence, Set
 from dataclasses import dataclass
 
 from mavstream_protocol.expressions.typed import AggregateExpression, ColumnRef, Expression, references
@@ -88,6 +88,10 @@ class TypedExcept(_WindowedNode):
     def reads(self, index: int, wanted: Set[str]) -> set[str]:
         """Whole rows: they are compared."""
         return set(self.schema.names) - set(WINDOW_COLUMNS)
+
+    def signature(self, wanted: Set[str]) -> tuple[Hashable, ...]:
+        """Its window and the columns that are compared: a stream can get more."""
+        return type(self).__name__, self.window, self.schema.names
 
     def shareable(self, in_order: bool) -> bool:
         """Not shareable: it has two inputs."""
@@ -204,6 +208,10 @@ class TypedDistinct(_WindowedNode):
     def reads(self, index: int, wanted: Set[str]) -> set[str]:
         """Whole rows: they are compared."""
         return set(self.schema.names) - set(WINDOW_COLUMNS)
+
+    def signature(self, wanted: Set[str]) -> tuple[Hashable, ...]:
+        """Its window and the columns that are compared: a stream can get more."""
+        return type(self).__name__, self.window, self.schema.names
 
     @property
     def runs_as(self) -> TypedAggregate:

@@ -80,6 +80,11 @@ class StreamInfo(BaseModel):
     """Whether its producers get no credit, because its rows arrive faster than any query reads them."""
     owner: str | None = None
     """The token that created it; if none, it belongs to all."""
+    changed: tuple[str, ...] | None = None
+    """What a change made different: `fields/NAME` for each field that was added, and names of settings.
+
+    Only in the response to the change; empty if everything was so already.
+    """
 
 
 class ProducerInfo(BaseModel):

@@ -20,6 +20,7 @@ from mavstream_server.catalog.database import Database
 from mavstream_server.catalog.keyed_appends import AppendRecords
 from mavstream_server.catalog.owners import Owners
 from mavstream_server.catalog.producers import ProducerRegistry
+from mavstream_server.catalog.seen_fields import SeenFields
 from mavstream_server.core.errors import Conflict, NotFound, Refused, WrongVersion
 
 Spec = TypeVar("Spec", bound=BaseModel)
@@ -73,6 +74,7 @@ class Catalog:
         self._specs: dict[str, QuerySpec] = {}  # parsed once; as many as there are queries
         self.owners = Owners(self._database)
         self.appends = AppendRecords(self._database)
+        self.seen_fields = SeenFields(self._database)
         self.producers = ProducerRegistry(self._database, self.owners, max_producers, now_us)
         if not self._database.run("SELECT 1 FROM classes WHERE name = ?", DEFAULT_CLASS).fetchone():
             self.put_class(QueryClass(name=DEFAULT_CLASS))
@@ -123,6 +125,15 @@ class Catalog:
         )
         return [_parsed(StreamSpec, text) for (text,) in rows]
 
+    def change_stream(self, spec: StreamSpec) -> None:
+        """Store a changed stream; queries that there are do not see fields that it gets. Raises NotFound."""
+        with self.transaction():
+            known = len(self.stream(spec.name).fields)
+            if known < len(spec.fields):
+                self.seen_fields.limit(spec.name, known)
+            text = spec.model_dump_json(by_alias=True)
+            self._database.run("UPDATE streams SET spec = ? WHERE name = ?", text, spec.name)
+
     def remove_stream(self, name: str) -> None:
         """Remove a stream and the last sequences of its producers; raises NotFound."""
         with self.transaction():
@@ -131,6 +142,7 @@ class Catalog:
             self._database.run("DELETE FROM sequences WHERE stream = ?", name)
             self.owners.remove("stream", name)
             self.appends.remove_stream(name)
+            self.seen_fields.remove_stream(name)
 
     def put_class(self, spec: QueryClass, expected_version: int | None = None) -> int:
         """Store a new or changed class and return its version; raises WrongVersion."""
@@ -241,17 +253,21 @@ class Catalog:
                 raise NotFound.query(id_)
             self.owners.remove("query", id_)
             self.drop_replacement(id_)
+            self.seen_fields.remove_query(id_)
         self._specs.pop(id_, None)
 
-    def begin_replacement(self, id_: str, spec: QuerySpec, expected_version: int | None = None) -> None:
+    def begin_replacement(
+        self, id_: str, spec: QuerySpec, seen: Mapping[str, int], expected_version: int | None = None
+    ) -> None:
         """Store the specification that replaces that of a query once its engine says so.
 
-        Raises NotFound, WrongVersion.
+        `seen` is how many fields it sees of each stream. Raises NotFound, WrongVersion.
         """
         with self.transaction():
             _check(f"query '{id_}'", expected_version, self.query(id_).version)
             text = spec.model_dump_json(by_alias=True)
             self._database.run("INSERT OR REPLACE INTO replacements VALUES (?, ?)", id_, text)
+            self.seen_fields.begin_replacement(id_, seen)
 
     def replacement(self, id_: str) -> QuerySpec | None:
         """Return the specification that is to replace that of a query, or None."""
@@ -260,13 +276,16 @@ class Catalog:
 
     def drop_replacement(self, id_: str) -> None:
         """Forget a replacement that was given up; does nothing without one."""
-        self._database.run("DELETE FROM replacements WHERE query = ?", id_)
+        with self.transaction():
+            self._database.run("DELETE FROM replacements WHERE query = ?", id_)
+            self.seen_fields.drop_replacement(id_)
 
     def complete_replacement(self, id_: str, spec: QuerySpec) -> QueryRecord:
         """Store the replaced specification of a query, whose plan runs; raises NotFound."""
         with self.transaction():
             self.set_spec(id_, spec)
             self._database.run("UPDATE queries SET revision = revision + 1 WHERE id = ?", id_)
+            self.seen_fields.complete_replacement(id_)
             self.drop_replacement(id_)
             return self.query(id_)
 

@@ -13,7 +13,7 @@ from mavstream_server.catalog.unique_names import make_names_unique
 from mavstream_server.core import failpoints
 from mavstream_server.core.errors import Refused, StorageFailed, StorageFull
 
-VERSION = 4
+VERSION = 5
 _SQLITE = b"SQLite format 3\0"
 _APPLICATION = 0x4D765374  # "MvSt": distinguishes catalogs from SQLite files of other programs
 
@@ -60,6 +60,13 @@ ALTER TABLE queries ADD COLUMN revision INTEGER NOT NULL DEFAULT 0;
 CREATE TABLE replacements (query TEXT PRIMARY KEY, spec TEXT NOT NULL) WITHOUT ROWID;
 """
 
+_SEEN_FIELDS = """
+CREATE TABLE seen_fields (
+    query TEXT NOT NULL, replacement INTEGER NOT NULL, stream TEXT NOT NULL, fields INTEGER NOT NULL,
+    PRIMARY KEY (query, replacement, stream)
+) WITHOUT ROWID;
+"""
+
 _Step = Callable[[sqlite3.Connection, Collection[str]], None]
 
 # The entry at index n migrates a file from version n to n + 1: a step, which gets the names of the tables,
@@ -69,6 +76,7 @@ _MIGRATIONS: tuple[tuple[_Step | None, str], ...] = (
     (None, _ACCESS),
     (make_names_unique, _NAMES),
     (None, _REPLACEMENTS),
+    (None, _SEEN_FIELDS),
 )
 
 

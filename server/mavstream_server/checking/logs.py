@@ -15,7 +15,8 @@ from mavstream_server.core.damage import Damage
 from mavstream_server.log import LogError, load_description
 from mavstream_server.log.checked_files import CHECKSUM
 from mavstream_server.log.format.checks import DamagedBytes, IntactFrame, intact_header, lost_frame, walk
-from mavstream_server.log.format.layout import FRAME_BYTES, FrameKind, Layout
+from mavstream_server.log.format.layout import FRAME_BYTES, FrameKind
+from mavstream_server.log.format.layouts import Layouts
 from mavstream_server.log.format.segment import (
     ARRIVAL,
     COMMITTED,
@@ -37,14 +38,15 @@ from mavstream_server.log.recovery import is_torn, missing_segments
 def check_log(path: Path, findings: Findings, *, repair: bool) -> None:
     """Check the log in a directory; no process may write it meanwhile."""
     try:
-        row_bytes = Layout(load_description(path)).row_bytes
+        layouts = Layouts(load_description(path))
     except LogError as error:
         findings.broken(path, error.detail)
         return
     names = list_segments(path)
     for damage in missing_segments(path):
         findings.add(damage)
-    for index in range(len(names)):
+    for index, name in enumerate(names):
+        row_bytes = layouts.of(name.serial).row_bytes
         _Segment(path, names, index, row_bytes, findings, repair).check()
 
 

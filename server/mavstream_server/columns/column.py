@@ -83,6 +83,12 @@ class Column:
         return cls(np.array(filled, dtype=DTYPES[type_]), valid)
 
 
+def null_column(dtype: np.dtype[Any], rows: int) -> Column:
+    """Return a column of nulls with one of the types of `DTYPES`."""
+    text = dtype == DTYPES[FieldType.STRING]
+    return Column(np.zeros(rows, dtype), np.zeros(rows, bool), Dictionary() if text else None)
+
+
 def both_valid(left: Mask | None, right: Mask | None) -> Mask | None:
     """Combine two validity masks: valid where both are."""
     if left is None:

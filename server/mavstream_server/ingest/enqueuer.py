@@ -9,6 +9,7 @@ import numpy as np
 
 from mavstream_protocol.instants import LAST_INSTANT, format_instant
 from mavstream_protocol.quantities import format_duration, format_size
+from mavstream_protocol.tuples import decode_batch
 from mavstream_protocol.tuples.findings import MOST_TOLD, Findings
 from mavstream_server.catalog.catalog import Catalog
 from mavstream_server.columns.arrow import columns_from_arrow
@@ -68,7 +69,10 @@ class Enqueuer:
         done: Listener | None = None,
     ) -> AppendHandle:
         """Queue a decoded record batch for the next flush; otherwise like `offer_columns`."""
-        columns = columns_from_arrow(batch, self._open_log(stream).schema)
+        schema = self._open_log(stream).schema
+        if batch.num_columns < len(schema):
+            batch = decode_batch(schema, batch)  # the stream has got fields since the batch was decoded
+        columns = columns_from_arrow(batch, schema)
         return self.offer_columns(
             producer, stream, sequence, columns, batch.num_rows, nbytes, parks=parks, stamp=stamp, done=done
         )

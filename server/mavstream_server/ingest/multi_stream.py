@@ -8,11 +8,12 @@ from typing import Any
 
 from mavstream_protocol.errors import InvalidTuples, ProblemItem
 from mavstream_protocol.schema import Schema
-from mavstream_protocol.tuples import decode_batch, read_message
+from mavstream_protocol.tuples import decode_batch, read_known
 from mavstream_server.columns.arrow import columns_from_arrow
 from mavstream_server.columns.column import Column
 from mavstream_server.columns.plain import plain_columns
 from mavstream_server.ingest.messages import MOST_SEQUENCE, NotUnderstood, address
+from mavstream_server.ingest.streams.widening import columns_of, null_columns
 from mavstream_server.log.format.shared_columns import RowSlice, SharedColumns
 
 _KEYS = {"frames"}
@@ -50,11 +51,12 @@ class MessageRows:
     def __init__(self, stream: str, schema: Schema, payload: memoryview, total: int) -> None:
         """Read the payload with the schema of a stream, which all streams of the message must share.
 
-        Raises InvalidTuples if the number of rows differs from the header's, or they cannot be read.
+        Any of them may have got more nullable fields, of which the producer does not know yet. Raises
+        InvalidTuples if the number of rows differs from the header's, or they cannot be read.
         """
         self._stream = stream
+        self._batch, schema = read_known(schema, payload)
         self._schema = schema
-        self._batch = read_message(schema, payload)
         if self._batch.num_rows != total:
             detail = (
                 f"the frames in the header have {total} rows, the message has {self._batch.num_rows}: "
@@ -75,15 +77,21 @@ class MessageRows:
         self, stream: str, schema: Schema, start: int, size: int, arrival: int
     ) -> Mapping[str, Column] | RowSlice:
         """Return the rows of one frame; raises InvalidTuples, with row numbers of the frame."""
-        if schema is not self._schema and schema != self._schema:
+        if schema is not self._schema and not schema.extends(self._schema):
             detail = (
                 f"stream '{stream}' has other fields than '{self._stream}', the first stream of the message: "
                 "send its rows in a message of their own"
             )
             raise InvalidTuples([ProblemItem(pointer="body", code="another_schema", detail=detail)])
+        added = schema.fields[len(self._schema) :]
         if self.shared is not None:
-            return RowSlice(self.shared, start, size, arrival)
-        if self._columns is not None:
-            return {name: column.slice(start, start + size) for name, column in self._columns.items()}
-        frame = decode_batch(schema, self._batch.slice(start, size))
-        return columns_from_arrow(frame, schema)
+            rows = RowSlice(self.shared, start, size, arrival)
+            if not added:
+                return rows
+            columns = columns_of([rows])
+        elif self._columns is not None:
+            columns = {name: column.slice(start, start + size) for name, column in self._columns.items()}
+        else:
+            frame = decode_batch(self._schema, self._batch.slice(start, size))
+            columns = columns_from_arrow(frame, self._schema)
+        return {**columns, **null_columns(added, size)}

@@ -8,13 +8,12 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from mavstream_protocol.instants import FIRST_INSTANT, LAST_INSTANT, format_instant
 from mavstream_protocol.streams import StreamSpec
 from mavstream_protocol.typed_plan import StreamShape
 from mavstream_protocol.wire.feed import StreamCredit
 from mavstream_protocol.wire.resources import StreamInfo
+from mavstream_protocol.wire.stream_change import StreamChange
 from mavstream_server.catalog.catalog import Catalog
-from mavstream_server.columns.batch import BEGIN_OF_TIME
 from mavstream_server.core.background import Background, Inline
 from mavstream_server.core.clock import Clock
 from mavstream_server.core.damage import Damage, DamageReport
@@ -22,7 +21,6 @@ from mavstream_server.core.errors import (
     Conflict,
     NotFound,
     NotReady,
-    OverQuota,
     ServiceError,
     TooMany,
     listed,
@@ -37,7 +35,10 @@ from mavstream_server.ingest.enqueuer import Enqueuer, Listener
 from mavstream_server.ingest.flusher import CreditListener, Flusher, Timers
 from mavstream_server.ingest.maintenance import StreamMaintenance
 from mavstream_server.ingest.retention import NoReaders, Readers, StreamRetention
-from mavstream_server.ingest.stream_writer import StreamWriter, has_rows
+from mavstream_server.ingest.stream_writer import StreamWriter
+from mavstream_server.ingest.streams.alteration import StreamAlteration
+from mavstream_server.ingest.streams.files import has_rows
+from mavstream_server.ingest.streams.info import stream_info
 from mavstream_server.log import FrameKind, Sync
 
 __all__ = ["Accepted", "AppendHandle", "IngestCounts", "Repeated", "StreamStore"]
@@ -108,6 +109,7 @@ class StreamStore:
             self._logs, self._flusher, catalog, clock, self._credit, limited=limit is not None
         )
         """Accepts the frames of producers."""
+        self._alteration = StreamAlteration(self._shapes, catalog, self._flusher, self._background)
         self._maintenance = StreamMaintenance(
             self._logs, self._flusher, self._retention, readers, self.importance, clock, self._credit
         )
@@ -133,6 +135,7 @@ class StreamStore:
         log = StreamWriter(path, spec, self._sync, known, self._damage.add)
         log.owner = self._catalog.owners.of("stream", spec.name)
         log.open(self._clock.monotonic())
+        self._alteration.complete(log)
         if log.writer is not None:
             self.clock.not_before(log.writer.last_arrival)
         self._logs[spec.name] = log
@@ -238,6 +241,11 @@ class StreamStore:
             raise
         return self.info(spec.name)
 
+    def change(self, name: str, change: StreamChange) -> StreamInfo:
+        """Add fields to a stream, or change its limits; raises NotFound, and what `StreamAlteration` does."""
+        changed = self._alteration.change(self._log(name), change)
+        return self.info(name).model_copy(update={"changed": changed})
+
     def remove(self, name: str, in_use_by: Sequence[str] = ()) -> None:
         """Remove a stream and its rows; raises NotFound, and Conflict while queries read it."""
         log = self._log(name)
@@ -272,27 +280,7 @@ class StreamStore:
 
     def info(self, name: str) -> StreamInfo:
         """Return a description of a stream; raises NotFound."""
-        log = self._log(name)
-        writer, quota = log.writer, log.spec.quota
-        watermark = BEGIN_OF_TIME if writer is None else writer.watermark
-        held = log.held if isinstance(log.held, OverQuota) else None
-        settled = None
-        if watermark != BEGIN_OF_TIME:
-            settled = format_instant(min(max(watermark, FIRST_INSTANT), LAST_INSTANT))
-        return StreamInfo(
-            name=name,
-            spec=log.spec,
-            position=0 if writer is None else writer.end,
-            begin=0 if writer is None else writer.begin,
-            bytes=log.nbytes,
-            watermark=settled,
-            producers={self._catalog.producers.name(p): last for p, last in sorted(log.last.items())},
-            over_quota=held is not None or (quota is not None and log.nbytes > quota),
-            held_by=self._retention.held_by(log) if held is None else held.held_by,
-            importance=self.importance.of_stream(name),
-            overloaded=log.overload.active,
-            owner=log.owner,
-        )
+        return stream_info(self._log(name), self._retention, self._catalog.producers, self.importance)
 
     def owner(self, name: str) -> str | None:
         """Return the owner of a stream, or None if it belongs to all; raises NotFound."""

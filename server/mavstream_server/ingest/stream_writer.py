@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from mavstream_protocol.errors import MavstreamError
-from mavstream_protocol.schema import FieldType, Schema
+from mavstream_protocol.schema import Field, FieldType, Schema
 from mavstream_protocol.streams import StreamSpec
 from mavstream_protocol.typed_plan import StreamShape
 from mavstream_server.columns.batch import END_OF_TIME
@@ -24,14 +24,14 @@ from mavstream_server.core.errors import (
 )
 from mavstream_server.ingest.append_handle import Accepted, AppendHandle, Outcome, PendingAppend, Repeated
 from mavstream_server.ingest.overload import OverloadDetector
+from mavstream_server.ingest.streams.files import open_log, segment_bytes
+from mavstream_server.ingest.streams.widening import widened
 from mavstream_server.log import (
     FrameKind,
     LogBusyError,
-    LogDescription,
     LogEnd,
     LogError,
     LogOptions,
-    LogReader,
     LogWriter,
     NewFrame,
     Sync,
@@ -43,21 +43,12 @@ from mavstream_server.log.syncing import sync_log
 
 _LOG = logging.getLogger("mavstream.streams")
 
-LARGEST_SEGMENT = 64 << 20
-SMALLEST_SEGMENT = 64 << 10
 _LARGEST_RUN = 4096  # rows
 NOBODY = 0
 """The producer number of rows without a producer; it has no sequences."""
 
 Settlement = tuple[PendingAppend, Outcome | MavstreamError]
 """A pending append and its result, to be reported once the flush is over."""
-
-
-def segment_bytes(spec: StreamSpec) -> int:
-    """Return the segment size of a stream: segments are removed whole, so several must fit its limits."""
-    limits = [spec.quota, spec.retention.bytes if spec.retention else None]
-    wanted = min([limit // 8 for limit in limits if limit is not None], default=LARGEST_SEGMENT)
-    return min(max(wanted, SMALLEST_SEGMENT), LARGEST_SEGMENT)
 
 
 class StreamWriter:
@@ -72,12 +63,10 @@ class StreamWriter:
         on_damage: DamageListener = log_damage,
     ) -> None:
         self.path = path
-        self.spec = spec
+        self._sync = sync
         self._on_damage = on_damage
-        self.schema = _shared(spec.schema())
-        self.shape = StreamShape(self.schema, spec.event_time)
-        self.options = LogOptions(segment_bytes=segment_bytes(spec), sync=sync, quota=spec.quota)
         self.writer: LogWriter | None = None
+        self.use(spec)
         self.failure: ServiceError | None = None
         """Why the stream cannot be written to, or None."""
         self.broken = False
@@ -112,16 +101,29 @@ class StreamWriter:
         """Producers of earlier runs that may still hold the watermark."""
         self.opened = 0
         self.frames = self.rows = self.repeated = 0
+
+    def use(self, spec: StreamSpec) -> None:
+        """Use a specification from here on; the log has its fields."""
+        self.spec = spec
+        self.schema = _shared(spec.schema())
+        self.shape = StreamShape(self.schema, spec.event_time)
+        self.options = LogOptions(segment_bytes=segment_bytes(spec), sync=self._sync, quota=spec.quota)
+        if self.writer is not None:
+            self.writer.options = self.options
         self._row_bytes = sum(DTYPES[field.type].itemsize + field.nullable for field in self.schema)
         # Whether frames are accepted without checking space or clock.
         self._plain = spec.quota is None and spec.max_ahead is None
         self._texts = any(field.type is FieldType.STRING for field in self.schema)
 
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """The fields of the log: more than the specification has if a crash interrupted their addition."""
+        return self.schema.fields if self.writer is None else self.writer.description.schema.fields
+
     def open(self, monotonic: int) -> None:
         """Open the log, creating it if missing; other failures are kept in `failure`. Raises LogBusyError."""
         try:
-            description = LogDescription(self.schema, self.spec.event_time, self.spec.lateness)
-            writer = self.writer = LogWriter(self.path, description, self.options)
+            writer = self.writer = open_log(self.path, self.spec, self.options)
         except LogBusyError:
             raise
         except (OSError, LogError) as error:
@@ -261,6 +263,12 @@ class StreamWriter:
         if self.enqueued.get(item.producer) == item.handle.sequence:
             del self.enqueued[item.producer]
 
+    def widen_queue(self, added: Sequence[Field]) -> None:
+        """Let frames that are queued have nulls in fields that were added."""
+        for item in self.queue if added else ():
+            if item.frame is not None:
+                item.frame = widened(item.frame, added)
+
     def drop_queue(self, error: ServiceError) -> list[Settlement]:
         """Empty the queue; return the entries with the error they failed with."""
         dropped: list[Settlement] = [(item, error) for item in self.queue]
@@ -387,11 +395,3 @@ class StreamWriter:
 def _shared(schema: Schema) -> Schema:
     """Return one object for equal schemas, so that multi-stream messages can compare them by identity."""
     return schema
-
-
-def has_rows(path: Path) -> bool:
-    """Return whether a directory holds a log with rows, or files that cannot be read."""
-    try:
-        return bool(list_segments(path)) and LogReader(path).end > 0
-    except LogError:
-        return True

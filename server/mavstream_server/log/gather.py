@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mavstream_server.columns.batch import BEGIN_OF_TIME, END_OF_TIME
-from mavstream_server.columns.column import Column, Ints, Mask, concatenate
+from mavstream_server.columns.column import Column, Ints, Mask, concatenate, null_column
 from mavstream_server.log.cursor import Span
 from mavstream_server.log.format.frame import Frame
 from mavstream_server.log.format.layout import FLAGS, FRAME_BYTES, ITEMS, ColumnLayout
@@ -211,7 +211,9 @@ def _blocks(spans: Sequence[Span]) -> list[_Block]:
 def _column(blocks: Sequence[_Block], name: str) -> Column:
     """Concatenate a column of one segment's frames from the map, without a Column object per frame."""
     segment = blocks[0].frame.segment
-    array, shift, _, _, field = blocks[0].layouts[name]
+    array, shift, first, _, field = blocks[0].layouts[name]
+    if first < 0:
+        return null_column(ITEMS[array], sum(one.frames * (one.stop - one.start) for one in blocks))
     items = segment.arrays[array]
     values: list[npt.NDArray[Any]] = []
     nulls = False

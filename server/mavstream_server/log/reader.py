@@ -9,9 +9,10 @@ from weakref import WeakValueDictionary
 from mavstream_server.core.damage import DamageListener, log_damage
 from mavstream_server.log.cursor import Cursor
 from mavstream_server.log.errors import LogCorruptError, LogMissingError
-from mavstream_server.log.format.description import load_description
+from mavstream_server.log.format.description import LogDescription, load_description
 from mavstream_server.log.format.frame import Frame
 from mavstream_server.log.format.layout import Layout
+from mavstream_server.log.format.layouts import Layouts
 from mavstream_server.log.format.segment import COMMITTED, SEALED, SegmentName, list_segments
 from mavstream_server.log.headers import read_header
 from mavstream_server.log.mapped import MappedSegment
@@ -33,8 +34,8 @@ class LogReader:
     ) -> None:
         """`on_damage` is called for damaged frames, when one of them would be read for the first time."""
         self.path = path
-        self.description = load_description(path)
-        self.layout = Layout(self.description)
+        self._layouts = Layouts(load_description(path))
+        self._described = 0  # the last segment that the description is known to hold for
         self.decodes = 0
         self.shared = SharedReads()
         # First in, first out: cursors that keep up share the end of the log, and a cursor far behind would
@@ -42,12 +43,18 @@ class LogReader:
         self.cache: dict[int, Frame] = {}
         self._cached: deque[int] = deque()  # the keys, oldest first
         self._cache_room = cache_bytes
-        self._frame_cost = _FRAME_COST + _COLUMN_COST * len(self.layout.fields)
+        self._frame_cost = _FRAME_COST + _COLUMN_COST * len(self._layouts.description.schema)
         self._on_damage = on_damage
         self._segments: WeakValueDictionary[int, MappedSegment] = WeakValueDictionary()
         self._tail = self.segment_at(1 << 62)
         # The tail's committed bytes and the end of the log when `grown` was last called.
         self._seen = (-1, -1)
+
+    @property
+    def description(self) -> LogDescription:
+        """The log's description, with the fields that the newest segment has."""
+        self._newest()
+        return self._layouts.description
 
     @property
     def end(self) -> int:
@@ -167,9 +174,16 @@ class LogReader:
         segment = self._segments.get(name.serial)
         if segment is None:
             segment = self._segments[name.serial] = MappedSegment(
-                self.path, name, self.layout, self._on_damage
+                self.path, name, self._layout_of(name), self._on_damage
             )
         return segment
+
+    def _layout_of(self, name: SegmentName) -> Layout:
+        """Return the layout of a segment that exists: the description says since when each field is there."""
+        if name.serial > self._described:
+            self._layouts.update(load_description(self.path))
+            self._described = name.serial
+        return self._layouts.of(name.serial)
 
     def release_removed(self) -> None:
         """Drop cached frames of segments that retention removed, so that their disk space is freed."""

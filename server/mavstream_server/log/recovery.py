@@ -25,11 +25,15 @@ from mavstream_server.log.format.layout import (
     Header,
     Layout,
 )
+from mavstream_server.log.format.layouts import Layouts
 from mavstream_server.log.format.provenance import decode_provenance, latest_time
 from mavstream_server.log.format.segment import (
     COMMITTED,
     END,
     HEADER_BYTES,
+    SEALED,
+    SegmentFile,
+    SegmentInfo,
     SegmentName,
     header_error,
     list_segments,
@@ -72,7 +76,22 @@ def remove_incomplete(path: Path) -> list[Path]:
     return dropped
 
 
-def recover(path: Path, layout: Layout, state: LogState, coder: SegmentCoder) -> Recovered | None:
+def settle_headers(path: Path) -> tuple[list[SegmentInfo], list[Damage]]:
+    """Return the segments of a log, and damaged headers of those before the last one, which are sealed.
+
+    The writer may have died after creating the last segment and before sealing the one before it.
+    """
+    *before, last = [read_header(path, name) for name in list_segments(path)]
+    for header in before:
+        if header.damage is None and not header.words[SEALED]:
+            segment = SegmentFile(path, header.info)
+            segment.seal()
+            segment.close()
+    damaged = [header.damage for header in before if header.damage is not None]
+    return [header.info for header in (*before, last)], damaged
+
+
+def recover(path: Path, layouts: Layouts, state: LogState, coder: SegmentCoder) -> Recovered | None:
     """Replay the last segment into state and coder; return None if there is no segment.
 
     An incomplete last write is cut off: it was never acknowledged, or power loss took it. Damage with intact
@@ -91,8 +110,8 @@ def recover(path: Path, layout: Layout, state: LogState, coder: SegmentCoder) ->
     words = view[: min(size, HEADER_BYTES)].cast("q")
     error = header_error(name, words, len(view))
     if intact_header(view, HEADER_BYTES, size) is None:
-        _replay_before(path, names, layout, state)
-    replay = _Replay(file, view, layout, state, coder)
+        _replay_before(path, names, layouts, state)
+    replay = _Replay(file, view, layouts.of(name.serial), state, coder)
     if error is None:
         committed, end = words[COMMITTED], words[END]
         replay.run(min(committed, size), end, truncated=committed > len(view))
@@ -183,16 +202,17 @@ class _Replay:
             self.damage.append(Damage(self._file, found.offset, nbytes, start, stop, CHECKSUM))
 
 
-def _replay_before(path: Path, names: Sequence[SegmentName], layout: Layout, state: LogState) -> None:
+def _replay_before(path: Path, names: Sequence[SegmentName], layouts: Layouts, state: LogState) -> None:
     """Replay the segments before the last one, from the last intact snapshot on."""
-    views: list[tuple[Path, memoryview]] = []
+    views: list[tuple[SegmentName, memoryview]] = []
     for name in reversed(names[:-1]):
-        file = name.within(path)
-        views.append((file, map_file(file)))
-        if intact_header(views[-1][1], HEADER_BYTES, len(views[-1][1]) & ~7) is not None:
+        view = map_file(name.within(path))
+        views.append((name, view))
+        if intact_header(view, HEADER_BYTES, len(view) & ~7) is not None:
             break
-    for (file, view), following in zip(reversed(views), names[len(names) - len(views) :], strict=True):
-        _Replay(file, view, layout, state, None).run(len(view) & ~7, following.position, truncated=False)
+    for (name, view), following in zip(reversed(views), names[len(names) - len(views) :], strict=True):
+        replay = _Replay(name.within(path), view, layouts.of(name.serial), state, None)
+        replay.run(len(view) & ~7, following.position, truncated=False)
     state.position = max(state.position, names[-1].position)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
+from mavstream_protocol.schema import Field
 from mavstream_server.columns.batch import END_OF_TIME
 from mavstream_server.columns.column import Column
 from mavstream_server.core.damage import Damage
@@ -16,33 +17,41 @@ from mavstream_server.log.errors import (
     LogCompleteError,
     UnfitRowsError,
 )
-from mavstream_server.log.format.coding import SegmentCoder
-from mavstream_server.log.format.description import LogDescription, ensure_description
+from mavstream_server.log.format.description import (
+    LogDescription,
+    ensure_description,
+    save_description,
+)
 from mavstream_server.log.format.encoding import (
     NewFrame,
     check_rows,
-    encode_body,
-    encode_plain,
     seal_frame,
 )
-from mavstream_server.log.format.layout import EMPTY_BODY, FRAME_BYTES, Body, FrameKind, Layout
+from mavstream_server.log.format.layout import EMPTY_BODY, FRAME_BYTES, Body, FrameKind
+from mavstream_server.log.format.layouts import Layouts
 from mavstream_server.log.format.segment import (
     HEADER_BYTES,
-    SEALED,
     SegmentFile,
     SegmentInfo,
     list_segments,
 )
+from mavstream_server.log.format.segment_encoder import SegmentEncoder
 from mavstream_server.log.format.shared_columns import (
     arrivals_differ,
     arrivals_of_slices,
     largest,
     largest_of_slices,
 )
-from mavstream_server.log.headers import header_damage, read_header
+from mavstream_server.log.headers import header_damage
 from mavstream_server.log.lock import lock_log
 from mavstream_server.log.options import LogOptions, Sync
-from mavstream_server.log.recovery import missing_segments, recover, remove_incomplete
+from mavstream_server.log.recovery import (
+    Recovered,
+    missing_segments,
+    recover,
+    remove_incomplete,
+    settle_headers,
+)
 from mavstream_server.log.state import LogState
 
 
@@ -70,9 +79,8 @@ class LogWriter:
         self._lock = lock_log(path, create=description is not None)
         try:
             self.description = ensure_description(path, description)
-            self._layout = Layout(self.description)
+            self._layouts = Layouts(self.description)
             self._state = LogState(self.description)
-            self._coder = SegmentCoder(self._layout)
             self._open()
         except BaseException:
             self._abandon()
@@ -80,20 +88,22 @@ class LogWriter:
 
     def _open(self) -> None:
         self.dropped = remove_incomplete(self.path)
-        found = recover(self.path, self._layout, self._state, self._coder)
+        names = list_segments(self.path)
+        self._encoder = SegmentEncoder(self.path, self._layouts, names[-1].serial if names else 1)
+        found = recover(self.path, self._layouts, self._state, self._encoder.coder)
         if found is None:
             self._start_segment(serial=1, offset=0, room=0)
-            return
-        *before, last = [read_header(self.path, name) for name in list_segments(self.path)]
-        for header in before:
-            # The writer may have died after creating the last segment and before sealing the one before it.
-            if header.damage is None and not header.words[SEALED]:
-                _seal(self.path, header.info)
-        self._segments = [header.info for header in (*before, last)]
+        else:
+            self._continue(found)
+        while self._encoder.lacks_fields:
+            self._roll(0)  # the writer died between describing fields and beginning the segment with them
+
+    def _continue(self, found: Recovered) -> None:
+        """Go on in the last segment, or in a new one if that is not possible."""
+        self._segments, damaged = settle_headers(self.path)
         self.cut_bytes = found.cut_bytes
-        damaged = [header.damage for header in before if header.damage is not None]
         self.damage = [*damaged, *missing_segments(self.path), *found.damage]
-        self._tail = tail = SegmentFile(self.path, last.info)
+        self._tail = tail = SegmentFile(self.path, self._segments[-1])
         if found.skipped:
             tail.truncate(found.length, self._state.position, found.length)
             tail.restore_header(self._state.position)
@@ -176,7 +186,7 @@ class LogWriter:
         if body is None:
             frame = NewFrame(columns, size, producer, sequence, provenance=provenance, latest=latest)
             return self.append_many((frame,), arrival_ns)
-        state, event_time = self._state, self._layout.event_time
+        state, event_time = self._state, self.description.event_time
         position, arrival = state.position, max(arrival_ns, state.arrival)
         if event_time is not None and size:
             latest = largest(columns[event_time].values)
@@ -192,26 +202,10 @@ class LogWriter:
 
         `behind` is the number of bytes that follow the columns.
         """
-        tail, coder = self._tail, self._coder
-        if tail is None or self._state.watermarks.value == END_OF_TIME or self._full_of_texts:
+        tail, encoder = self._tail, self._encoder
+        if tail is None or self._state.watermarks.value == END_OF_TIME or encoder.full_of_texts(self.options):
             return None
-        known, body = coder.checkpoint(), None
-        try:
-            body = encode_plain(self._layout, columns, size, coder)
-            if body is not None and tail.length + body.length + behind > tail.capacity:
-                body = None
-        except IndexError:
-            pass  # codes beyond the dictionary
-        finally:
-            if body is None:
-                coder.undo(known)
-        return body
-
-    @property
-    def _full_of_texts(self) -> bool:
-        """Whether the segment has as many texts as it should."""
-        options, coder = self.options, self._coder
-        return coder.texts > options.segment_texts or coder.text_size > options.segment_text_bytes
+        return encoder.plain(columns, size, tail.capacity - tail.length - behind)
 
     def append_many(self, frames: Sequence[NewFrame], arrival_ns: int) -> int:
         """Append frames in one write, of which readers see all or none; return the first position.
@@ -224,7 +218,7 @@ class LogWriter:
                 self.path, "the log was completed and takes no more rows; create a new log for them"
             )
         for frame in frames:
-            check_rows(self.path, self._layout, frame)
+            check_rows(self.path, self._encoder.layout, frame)
         state = self._state
         first = state.position
         bodies = self._encode_to_fit(frames)
@@ -271,6 +265,24 @@ class LogWriter:
         )
         return position
 
+    def add_fields(self, added: Sequence[Field]) -> None:
+        """Add nullable fields, which are null in all rows so far; a new segment begins with them.
+
+        Raises LogMismatchError. If the files cannot be written, the writer is closed: opened again, the log
+        has all of the fields or none.
+        """
+        tail = self._open_tail()
+        description = self.description.with_fields(added, tail.info.serial + 1)
+        description.check(self.path)
+        try:
+            save_description(self.path, description)
+        except BaseException:
+            self._abandon()
+            raise
+        self.description = description
+        self._layouts.update(description)
+        self._roll(0)
+
     def _make_room(self, length: int) -> None:
         """Start a new segment unless a frame of this length fits into the current one."""
         if self._open_tail().length + length > self._open_tail().capacity:
@@ -312,15 +324,15 @@ class LogWriter:
     def _encode_to_fit(self, frames: Sequence[NewFrame]) -> list[Body]:
         """Encode frames for the current segment, or for a new one if they do not fit."""
         tail = self._open_tail()
-        if self._full_of_texts:
+        if self._encoder.full_of_texts(self.options):
             self._roll(0)
             tail = self._open_tail()
-        bodies = self._encode(frames)
+        bodies = self._encoder.bodies(frames)
         behind = sum([8 * frame.size if frame.stamped else len(frame.provenance) for frame in frames])
         length = FRAME_BYTES * len(bodies) + sum([len(body.data) for body in bodies]) + behind
         if tail.length + length > tail.capacity:
             self._roll(length)
-            bodies = self._encode(frames)
+            bodies = self._encoder.bodies(frames)
             room = sum(body.length for body in bodies) + behind
             # All texts are new to the new segment, which can make the frames larger than before.
             if room > length and self._open_tail().length + room > self._open_tail().capacity:
@@ -328,19 +340,6 @@ class LogWriter:
                     self._open_tail().length, self.end, self._open_tail().length + room
                 )
         return bodies
-
-    def _encode(self, frames: Sequence[NewFrame]) -> list[Body]:
-        known = self._coder.checkpoint()
-        try:
-            return [encode_body(self._layout, frame, self._coder) for frame in frames]
-        except BaseException as error:
-            # None of these frames will be written: the next frame must include their texts.
-            self._coder.undo(known)
-            if isinstance(error, IndexError):
-                raise UnfitRowsError(
-                    self.path, "a string column has codes beyond its dictionary; add the texts to it first"
-                ) from error
-            raise
 
     def _write(self, data: bytes) -> None:
         try:
@@ -359,7 +358,7 @@ class LogWriter:
             if self.options.sync is not Sync.NEVER:
                 old.sync()
             self._state.forget(self.begin)
-            self._coder.restart()
+            self._encoder.begin(old.info.serial + 1)
             self._start_segment(old.info.serial + 1, old.info.offset + old.length, room)
             # Readers continue from a sealed segment to the next one, which therefore must exist first.
             try:
@@ -396,9 +395,3 @@ class LogWriter:
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
-
-
-def _seal(path: Path, info: SegmentInfo) -> None:
-    segment = SegmentFile(path, info)
-    segment.seal()
-    segment.close()

@@ -8,12 +8,13 @@ from typing import NamedTuple
 import numpy as np
 
 from mavstream_protocol.expressions.typed import Expression
+from mavstream_protocol.schema import Schema
 from mavstream_server.columns.batch import BEGIN_OF_TIME, Batch, Mark, mark_only
 from mavstream_server.columns.column import DTYPES, Column
 from mavstream_server.core.metrics import SheddingInterval
 from mavstream_server.log.cursor import Cursor, CursorState, Span, split_at_arrival
 from mavstream_server.log.errors import GapCause, GapError
-from mavstream_server.log.format.layout import FrameKind, Layout
+from mavstream_server.log.format.layout import FrameKind
 from mavstream_server.log.read_batch import ReadBatch
 from mavstream_server.log.shared_reads import SharedReads
 from mavstream_server.operators.first_time import FirstTime
@@ -76,7 +77,7 @@ class Source(Operator):
     def carry(self, columns: Sequence[str]) -> None:
         """Emit these columns from now on; `WEIGHT` may be among them."""
         self._columns = tuple(column for column in columns if column != WEIGHT)
-        self._row_bytes = _row_bytes(self.cursor.reader.layout, self._columns)
+        self._row_bytes = _row_bytes(self.cursor.reader.description.schema, self._columns)
         self._weighs = WEIGHT in columns
 
     def provide(self, needs: Needs) -> None:
@@ -344,7 +345,7 @@ def mark_behind(spans: Sequence[Span]) -> Mark:
     return Mark(watermark, arrival, end=last.kind is FrameKind.COMPLETE)
 
 
-def _row_bytes(layout: Layout, columns: Sequence[str]) -> int:
+def _row_bytes(schema: Schema, columns: Sequence[str]) -> int:
     """Return the bytes of an emitted row in order and without nulls: its columns, arrival and time."""
-    types = {field.name: field.type for field in layout.fields}
+    types = {field.name: field.type for field in schema}
     return 16 + sum([DTYPES[types[column]].itemsize for column in columns])

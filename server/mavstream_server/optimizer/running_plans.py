@@ -6,6 +6,7 @@ In memory only: a query that is restarted runs its registered plan.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import count
 from typing import NamedTuple
 
@@ -50,7 +51,8 @@ def searched(
     sources = {node.name: node.stream for node in plan.typed.sources}
     subject = PlanSubject(
         plan.plan,
-        {name: shapes[name] for name in sources.values()},
+        # The streams may have got more fields since, which the query does not see.
+        {node.stream: replace(shapes[node.stream], schema=node.schema) for node in plan.typed.sources},
         {name: tables[name] for name in plan.typed.tables},
         spec.on_error,
         spec.mode is Mode.ONE_TIME,

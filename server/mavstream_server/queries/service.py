@@ -98,7 +98,14 @@ class QueryService:
         self.trials = Trials(self.planner, settings.streams_directory, settings.tables_directory)
         self.start_times = StartTimes(now_us, self._begin_due)
         self._entries = QueryEntries(
-            settings.results_directory, registry, readers, self.start_times, self.planner, shapes, schemas
+            settings.results_directory,
+            registry,
+            readers,
+            self.start_times,
+            self.planner,
+            shapes,
+            schemas,
+            catalog.seen_fields,
         )
         self.views = QueryViews(
             registry, self.metrics, results, readers, shapes, schemas, self._entries.typed_plan, durability
@@ -289,7 +296,8 @@ class QueryService:
                     f"query '{id_}' is {query.state.value}; only a running query can be migrated",
                     code="wrong_state",
                 )
-            typed = await self.planner.type_plan(query.record.spec.model_copy(update={"plan": plan}))
+            spec = query.record.spec.model_copy(update={"plan": plan})
+            typed = await self.planner.type_plan(spec, self._catalog.seen_fields.of(id_))
             registered = plan == query.record.spec.plan
             plans = query.running_plans
             version = plans.registered if registered else plans.add(plan, typed)

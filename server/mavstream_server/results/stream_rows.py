@@ -56,10 +56,6 @@ class ReadableStream(Protocol):
         """The directory of its log."""
 
     @property
-    def schema(self) -> Schema:
-        """The schema of its rows."""
-
-    @property
     def readable_end(self) -> LogEnd:
         """The end of what may be read; raises ServiceError if the files cannot be read."""
 
@@ -176,15 +172,14 @@ class StreamRows:
     async def _read(
         self, opened: _OpenStream, position: int, end: LogEnd, limit: int, format_: ResultFormat
     ) -> RowPage:
-        page = RowPage(EncodedRows(opened.stream.schema, format_), position - 1, end)
+        schema = opened.reader.description.schema  # rows from before a field was added have nulls there
+        page = RowPage(EncodedRows(schema, format_), position - 1, end)
         room = _PAGE_BYTES
         while page.rows.count < limit and room > 0 and position < end.position:
             most = min(limit - page.rows.count, end.position - position, CHUNK_ROWS[format_])
             cursor = await opened.take_cursor(position)
             try:
-                piece = await in_turn(
-                    self.work, _LAST, partial(_read_piece, cursor, opened.stream.schema, most)
-                )
+                piece = await in_turn(self.work, _LAST, partial(_read_piece, cursor, schema, most))
             except GapError as missing:
                 if page.rows.count:
                     break  # the next page has it

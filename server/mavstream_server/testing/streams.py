@@ -68,6 +68,12 @@ class ScriptedStream:
             names = self.schema.names
             self.columns({n: [row[i] for row in part] for i, n in enumerate(names)}, producer)
 
+    def add_fields(self, fields: str) -> None:
+        """Add nullable fields: rows are written with them from here on, and plans that are made see them."""
+        added = parse_fields(fields).fields
+        self.writer.add_fields(added)
+        self.schema = Schema((*self.schema, *added))
+
     def mark(self, kind: FrameKind, producer: int = 0, watermark: int | None = None) -> None:
         """Append a mark."""
         self.writer.mark(kind, self._clock.now(), producer=producer, watermark=watermark)

@@ -74,6 +74,22 @@ def test_streams_are_created_from_options_and_files(url: str, tmp_path: Path) ->
     file.write_text("name: c_file\nfields: [{name: a, type: int}]\n")
     assert answer(url, "stream", "create", "-f", str(file))["name"] == "c_file"
     assert answer(url, "stream", "create", "c_renamed", "-f", str(file))["name"] == "c_renamed"
+    alter = (
+        url,
+        "stream",
+        "set",
+        "c_renamed",
+        "--add-field",
+        "wet:bool?",
+        "--retention",
+        "2h",
+        "--quota",
+        "none",
+    )
+    changed = answer(*alter)
+    assert changed["changed"] == ["fields/wet", "retention"]
+    assert changed["spec"]["retention"] == {"time": "2h", "bytes": None}
+    assert answer(*alter)["changed"] == []
     assert {"c_options", "c_file", "c_renamed"} <= {one["name"] for one in answer(url, "stream", "list")}
     assert answer(url, "stream", "show", "c_file")["position"] == 0
     assert answer(url, "stream", "delete", "c_file") == {"deleted": "c_file"}
@@ -266,6 +282,8 @@ def test_classes_and_the_scheduler_are_set(url: str) -> None:
         (["query", "show", "nothing"], 1, "there is no query 'nothing'"),
         (["stream", "create", "x", "--field", "a:integer"], 1, "fields/0/type"),
         (["stream", "create", "x"], 2, "--field NAME:TYPE"),
+        (["stream", "set", "x"], 2, "give --add-field"),
+        (["stream", "set", "x", "--add-field", "wet:bool"], 1, '"nullable": true'),
         (["stream", "create", "x", "--field", "a"], 2, "'a' is not NAME:TYPE"),
         (["query", "submit", "none.yaml"], 2, "none.yaml"),
         (["query", "watch", "q", "--after", "soon"], 2, "neither an offset nor"),

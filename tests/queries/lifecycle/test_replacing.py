@@ -185,7 +185,7 @@ def test_a_replacement_that_the_server_did_not_complete_is_completed_by_the_next
         await temps(made, 3)
         assert all_temps(made) == [25, 35, 36]
         # What is begun from here on never reaches the engine.
-        made.catalog.begin_replacement(query.id, query.record.spec.model_copy(update={"name": "never"}))
+        made.catalog.begin_replacement(query.id, query.record.spec.model_copy(update={"name": "never"}), {})
 
     async def third(made: Service) -> None:
         query = made.queries.get("mine")

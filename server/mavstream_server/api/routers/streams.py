@@ -15,6 +15,7 @@ from mavstream_protocol.streams import DerivedStreamSpec, StreamSpec
 from mavstream_protocol.tokens import Role
 from mavstream_protocol.tuples import decode_columns
 from mavstream_protocol.wire.resources import Page, StreamInfo
+from mavstream_protocol.wire.stream_change import StreamChange
 from mavstream_server.api.auth import require
 from mavstream_server.api.bodies import TUPLE_TYPES, decode_body
 from mavstream_server.api.paging import PageQuery, cut
@@ -121,6 +122,34 @@ async def show_stream(name: StreamName, parts: Parts) -> StreamInfo:
     return parts.streams.info(name) if derived is None else derived
 
 
+@router.patch("/{name}", responses=documented(404, 409, 507))
+async def change_stream(name: StreamName, change: StreamChange, parts: Parts, who: Maker) -> StreamInfo:
+    """Add nullable fields to a stream, or change its limits, while its producers and queries go on.
+
+    Fields are null in all rows so far, and in rows of producers that do not send them. Queries that are
+    registered go on with the columns that they have, new ones see all. Repeating a change is no error:
+    `changed` is empty then. Only for the stream's owner and administrators; for every feeder if it has none.
+    """
+    derived = parts.queries.views.derived_streams().get(name)
+    if derived is not None and isinstance(derived.spec, DerivedStreamSpec):
+        raise Conflict(
+            f"stream '{name}' is derived: its fields are the columns of query '{derived.spec.derived_from}', "
+            "and it has no limits; register another query with the columns that you want",
+            code="derived_stream",
+        )
+    _require_maker(name, parts, who, "changing")
+    return parts.streams.change(name, change)
+
+
+def _require_maker(name: str, parts: Services, who: Principal, doing: str) -> None:
+    """Raise Forbidden for a stream of somebody else, and for clients if it belongs to all."""
+    owner = parts.streams.owner(name)
+    who.require_owner(f"stream '{name}'", owner)
+    who.require_stream(name)
+    if owner is None and who.role is Role.CLIENT:
+        raise Forbidden(f"stream '{name}' has no owner: {doing} it needs a token of role feeder or admin")
+
+
 @router.delete("/{name}", status_code=204, dependencies=_REMOVE, responses=documented(404, 409))
 async def remove_stream(name: StreamName, parts: Parts) -> None:
     """Remove a stream and its rows; of a derived stream also its query. Refused while queries read it."""
@@ -170,7 +199,7 @@ async def append_tuples(
             "already",
             code="key_and_producer",
         )
-    schema = parts.streams.spec(name).schema()
+    parts.streams.spec(name)
     who.require_stream(name)
     if producer is not None:
         parts.catalog.producers.check(producer, who)
@@ -179,7 +208,7 @@ async def append_tuples(
     _check_rate(parts, who)
     body = await request.body()
     kind = request.headers.get("content-type", "")
-    batch = decode_body(schema, kind, body)
+    batch = decode_body(parts.streams.spec(name).schema(), kind, body)
     rows, traffic = batch.num_rows, parts.traffic
     _count_received(parts, who, name, rows)
     try:
@@ -244,11 +273,7 @@ async def complete_stream(name: StreamName, parts: Parts, who: Maker) -> StreamI
     Needs no body, but the header `Content-Type: application/json`. Only for the stream's owner and
     administrators; for every feeder if it has no owner.
     """
-    owner = parts.streams.owner(name)
-    who.require_owner(f"stream '{name}'", owner)
-    who.require_stream(name)
-    if owner is None and who.role is Role.CLIENT:
-        raise Forbidden(f"stream '{name}' has no owner: completing it needs a token of role feeder or admin")
+    _require_maker(name, parts, who, "completing")
     settled: asyncio.Future[AppendHandle] = asyncio.get_running_loop().create_future()
 
     def on_settled(handle: AppendHandle) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mavstream_protocol.errors import MavstreamError
-from mavstream_server.core.errors import Conflict, NotFound, ServiceError
+from mavstream_server.core.errors import NotFound
 
 _ADVICE = {
     "unknown_stream": "SHOW STREAMS lists those that there are",
@@ -21,8 +21,3 @@ def in_words_of_sql(error: MavstreamError) -> MavstreamError:
     what, _, meant = error.detail.partition(": ")
     _, or_else, suggestion = meant.partition(", or did you mean ")
     return NotFound(f"{what}: {advice}{or_else}{suggestion}", code=error.code)
-
-
-def unsupported(what: str, instead: str) -> ServiceError:
-    """Return the error for a statement that is not supported yet."""
-    return Conflict(f"{what} is not supported yet: {instead}", code="unsupported_statement")

@@ -24,11 +24,11 @@ from mavstream_protocol.wire.sql import (
     Selected,
     SqlResult,
 )
+from mavstream_protocol.wire.stream_change import StreamChange
 from mavstream_server.api.access.audit import REFUSED
 from mavstream_server.api.routers import classes, queries, scheduler, streams, tables
 from mavstream_server.api.services import Services
 from mavstream_server.api.sql import listings
-from mavstream_server.api.sql.errors import unsupported
 from mavstream_server.api.sql.explain import explain
 from mavstream_server.api.sql.routes import StatementRoute, route_of
 from mavstream_server.core.errors import Conflict, Refused, problem_of
@@ -98,7 +98,15 @@ async def _create_stream(statement: sql.CreateStream, parts: Services, who: Prin
 
 @_run.register
 async def _add_column(statement: sql.AddColumn, parts: Services, who: Principal) -> Changed:
-    raise unsupported("ALTER STREAM", "create a new stream with the column")
+    change = StreamChange(add_fields=(statement.field,))
+    info = await streams.change_stream(statement.stream, change, parts, who)
+    told = "added" if info.changed else "was there already"
+    return Changed(
+        kind="changed",
+        object="stream",
+        name=statement.stream,
+        change=f"column {statement.field.name} {told}",
+    )
 
 
 @_run.register

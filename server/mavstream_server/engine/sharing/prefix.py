@@ -9,7 +9,6 @@ from hashlib import sha256
 
 from mavstream_protocol.plans.plan import InputRef
 from mavstream_protocol.typed_plan import TypedNode, TypedPlan, TypedSource
-from mavstream_server.operators.shedding.shedder import WEIGHT
 from mavstream_server.operators.source import Needs
 from mavstream_server.planning.instantiator import needs_of
 from mavstream_server.planning.run_options import RunOptions
@@ -46,8 +45,9 @@ def prefixes(plan: TypedPlan, options: RunOptions) -> list[Prefix]:
     for source in plan.sources:
         nodes = [] if source.query is not None else list(_upwards(plan, source, needs))
         if nodes:
-            weighs = WEIGHT in source.schema.names
-            begin = f"{source.stream!r} {source.event_time!r} {weighs} {needs!r} {options.on_error!r}"
+            # A pipeline runs the plan of one of its members, which must know the columns of all.
+            read = (source.stream, source.event_time, source.schema.names)
+            begin = f"{read!r} {needs!r} {options.on_error!r}"
             digest = sha256(begin.encode())
             keys, columns = [], []
             for node in nodes:

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from mavstream_protocol.schema import Field, FieldType, Schema
+from mavstream_server.core import failpoints
 from mavstream_server.log.errors import LogCorruptError, LogMismatchError, LogMissingError
+from mavstream_server.log.format.segment import sync_directory
 
 VERSION = 1
+_GROWN = 2
+"""The version of a log that has got fields since it was created: earlier releases cannot read it."""
 _FILE = "log.json"
 
 
 @dataclass(frozen=True, slots=True)
 class LogDescription:
-    """The schema, event time and lateness of a log; fixed when the log is created.
+    """The schema, event time and lateness of a log; after its creation it can only get nullable fields.
 
     `event_time` names a timestamp field without nulls. Without it, arrival time is used and no row is late.
     """
@@ -24,6 +31,22 @@ class LogDescription:
     schema: Schema
     event_time: str | None = None
     lateness_us: int = 0
+    since: tuple[int, ...] = ()
+    """For each field that was added, in order: the serial number of the first segment that has it."""
+
+    def width_of(self, serial: int) -> int:
+        """Return how many fields a segment has: those that the log had when it was begun."""
+        return len(self.schema) - len(self.since) + bisect_right(self.since, serial)
+
+    def with_fields(self, added: Sequence[Field], serial: int) -> LogDescription:
+        """Return the description with more nullable fields, from the segment of this serial number on."""
+        schema = Schema((*self.schema, *added))
+        return replace(self, schema=schema, since=(*self.since, *[serial] * len(added)))
+
+    def extends(self, other: LogDescription) -> bool:
+        """Return whether it is another one with any number of nullable fields added, or none."""
+        same = (self.event_time, self.lateness_us) == (other.event_time, other.lateness_us)
+        return same and self.schema.extends(other.schema)
 
     def check(self, path: Path) -> None:
         """Raise LogMismatchError if the description contradicts itself."""
@@ -48,24 +71,31 @@ class LogDescription:
 
 def save_description(path: Path, description: LogDescription) -> None:
     """Write the description to a log's directory, atomically."""
+    fields: list[dict[str, Any]] = [
+        {"name": field.name, "type": field.type.value, "nullable": field.nullable}
+        for field in description.schema
+    ]
+    for field, serial in zip(reversed(fields), reversed(description.since), strict=False):
+        field["since"] = serial
     text = json.dumps(
         {
-            "version": VERSION,
-            "fields": [
-                {"name": field.name, "type": field.type.value, "nullable": field.nullable}
-                for field in description.schema
-            ],
+            "version": _GROWN if description.since else VERSION,
+            "fields": fields,
             "event_time": description.event_time,
             "lateness_us": description.lateness_us,
         },
         indent=2,
     )
     draft = path / (_FILE + ".new")
+    failpoints.hit("log.describe.before")
     with draft.open("w", encoding="utf-8") as file:
         file.write(text + "\n")
         file.flush()
         os.fsync(file.fileno())
     draft.rename(path / _FILE)
+    if description.since:
+        sync_directory(path)  # segments with these fields could not be read without it
+    failpoints.hit("log.describe.after")
 
 
 def load_description(path: Path) -> LogDescription:
@@ -82,14 +112,29 @@ def load_description(path: Path) -> LogDescription:
         fields = tuple(
             Field(item["name"], FieldType(item["type"]), bool(item["nullable"])) for item in data["fields"]
         )
-        description = LogDescription(Schema(fields), data["event_time"], int(data["lateness_us"]))
+        since = tuple(int(item["since"]) for item in data["fields"] if "since" in item)
+        description = LogDescription(Schema(fields), data["event_time"], int(data["lateness_us"]), since)
     except (ValueError, KeyError, TypeError) as error:
         raise LogCorruptError(
             path / _FILE, f"not a log description ({error!r}); restore it from a backup"
         ) from error
-    if version != VERSION:
-        raise LogMismatchError(path, f"expected log version {VERSION}, got {version}; use a matching release")
+    if version not in (VERSION, _GROWN):
+        raise LogMismatchError(path, f"expected log version {_GROWN}, got {version}; use a matching release")
     return description
+
+
+def stored_description(path: Path, wanted: LogDescription) -> LogDescription:
+    """Return a log's description if it is the wanted one, with fewer or more nullable fields at its end.
+
+    The wanted one if there is none. Raises LogMismatchError otherwise.
+    """
+    try:
+        found = load_description(path)
+    except LogMissingError:
+        return wanted
+    if not (found.extends(wanted) or wanted.extends(found)):
+        raise _mismatch(path, found, wanted)
+    return found
 
 
 def ensure_description(path: Path, wanted: LogDescription | None) -> LogDescription:
@@ -105,8 +150,12 @@ def ensure_description(path: Path, wanted: LogDescription | None) -> LogDescript
         wanted.check(path)
         save_description(path, wanted)
         return wanted
-    if wanted is not None and wanted != found:
-        raise LogMismatchError(
-            path, f"expected the log's description {found}, got {wanted}; use another directory"
-        )
+    if wanted is not None and replace(wanted, since=found.since) != found:
+        raise _mismatch(path, found, wanted)
     return found
+
+
+def _mismatch(path: Path, found: LogDescription, wanted: LogDescription) -> LogMismatchError:
+    return LogMismatchError(
+        path, f"expected the log's description {found}, got {wanted}; use another directory"
+    )

@@ -7,8 +7,16 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, cast
 
 from mavstream_server.columns.batch import BEGIN_OF_TIME
-from mavstream_server.columns.column import Column, Ints
-from mavstream_server.log.format.layout import FLAGS, FRAME_BYTES, STAMPED, TRACED, ColumnLayout, FrameKind
+from mavstream_server.columns.column import Column, Ints, null_column
+from mavstream_server.log.format.layout import (
+    FLAGS,
+    FRAME_BYTES,
+    ITEMS,
+    STAMPED,
+    TRACED,
+    ColumnLayout,
+    FrameKind,
+)
 from mavstream_server.log.format.provenance import Provenance, decode_provenance, latest_time
 from mavstream_server.log.watermarks import row_watermarks
 
@@ -127,7 +135,7 @@ class Frame:
         return _KINDS[self._kind]
 
     def column(self, name: str) -> Column:
-        """Return a column of the rows, read-only; KeyError if the schema has no such field."""
+        """Return a column of the rows, read-only; KeyError if the log has no such field."""
         column = self._columns.get(name)
         if column is None:
             layouts = self.segment.layout.column_layouts(self.rows, self.nulls)
@@ -149,6 +157,8 @@ class Frame:
         """Return a column as a view of the mapped segment."""
         array, shift, start, valid_start, field = layout
         segment, rows, body = self.segment, self.rows, self.byte_offset + FRAME_BYTES
+        if start < 0:
+            return null_column(ITEMS[array], rows)
         start += body >> shift
         valid = None
         if valid_start >= 0:

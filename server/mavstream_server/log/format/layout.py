@@ -81,9 +81,9 @@ class Header(NamedTuple):
 ColumnLayout = tuple[int, int, int, int, int]
 """Where a column is in a frame: (index into `ITEMS`, item shift, start, validity start, field index).
 
-The item shift is the binary logarithm of an item's bytes. The start is in items from the start of the body.
-The validity start is in bytes from there, or -1 if no row is null. A plain tuple, because it is unpacked for
-every column of every frame.
+The item shift is the binary logarithm of an item's bytes. The start is in items from the start of the body,
+or -1 for a field that the frame does not have: all rows are null. The validity start is in bytes from there,
+or -1 if no row is null. A plain tuple, because it is unpacked for every column of every frame.
 """
 
 ITEMS: tuple[np.dtype[Any], ...] = tuple(np.dtype(t) for t in (np.int64, np.float64, np.int32, np.bool_))
@@ -114,22 +114,29 @@ def expected_columns(schema: Schema) -> tuple[tuple[str, np.dtype[Any], bool], .
 
 
 class Layout:
-    """Computes where the columns of a log's frames are, for any number of rows."""
+    """Computes where the columns of a segment's frames are, for any number of rows."""
 
-    def __init__(self, description: LogDescription) -> None:
-        self.description = description
-        self.fields = description.schema.fields
-        self.names = description.schema.names
+    def __init__(self, description: LogDescription, width: int | None = None) -> None:
+        """The frames have the first `width` fields of the log, by default all."""
+        schema = Schema(description.schema.fields[:width])
+        self.fields = schema.fields
+        self.names = schema.names
         self.width = len(self.fields)
+        self._absent = description.schema.fields[self.width :]
         self.event_time = description.event_time
         self.lateness = description.lateness_us
         self.text_fields = tuple(i for i, field in enumerate(self.fields) if field.type is FieldType.STRING)
         nullable = [i for i, field in enumerate(self.fields) if field.nullable]
         self.null_bits = {index: 1 << min(bit, _LAST_BIT) for bit, index in enumerate(nullable)}
-        self.expected = expected_columns(description.schema)
+        self.expected = expected_columns(schema)
         self.row_bytes = sum(dtype.itemsize for _, dtype, _ in self.expected) or 1
         """The least bytes of a frame that a row takes."""
         self._layouts: dict[tuple[int, int], dict[str, ColumnLayout]] = {}
+
+    def add_absent(self, description: LogDescription) -> None:
+        """Read the fields as nulls that the log has got and the frames do not have."""
+        self._absent = description.schema.fields[self.width :]
+        self._layouts.clear()
 
     def column_layouts(self, rows: int, nulls: int) -> dict[str, ColumnLayout]:
         """Return where each column is in a frame with this many rows and these null bits."""
@@ -152,6 +159,8 @@ class Layout:
             shift = dtype.itemsize.bit_length() - 1
             layouts[field.name] = (ITEMS.index(dtype), shift, offset >> shift, valid, index)
             offset += padded(rows << shift)
+        for index, field in enumerate(self._absent, self.width):
+            layouts[field.name] = (ITEMS.index(DTYPES[field.type]), 0, -1, -1, index)
         return layouts
 
 

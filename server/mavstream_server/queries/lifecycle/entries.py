@@ -9,11 +9,13 @@ from mavstream_protocol.errors import InvalidObject
 from mavstream_protocol.schema import Schema
 from mavstream_protocol.typed_plan import TypedPlan
 from mavstream_server.catalog.catalog import QueryRecord
+from mavstream_server.catalog.seen_fields import SeenFields
 from mavstream_server.log import LogError, load_description
 from mavstream_server.queries.chains import ReadableShapes, plan_origins
 from mavstream_server.queries.lifecycle.start_times import StartTimes
 from mavstream_server.queries.planning import validation as specs
 from mavstream_server.queries.planning.planner import QueryPlanner
+from mavstream_server.queries.planning.seen_shapes import seen_shapes
 from mavstream_server.queries.query import Query
 from mavstream_server.queries.registry import QueryRegistry
 from mavstream_server.queries.stream_readers import StreamReaders
@@ -33,6 +35,7 @@ class QueryEntries:
         planner: QueryPlanner,
         shapes: ReadableShapes,
         tables: Mapping[str, Schema],
+        seen_fields: SeenFields,
     ) -> None:
         self._results_directory = results_directory
         self._registry = registry
@@ -41,6 +44,7 @@ class QueryEntries:
         self._planner = planner
         self._shapes = shapes
         self._tables = tables
+        self._seen_fields = seen_fields
 
     def enter(self, record: QueryRecord, plan: TypedPlan | None, owner: str | None) -> Query:
         """Enter a query that the catalog has; without a plan if it ended and its streams were removed."""
@@ -60,14 +64,15 @@ class QueryEntries:
     def typed(self, record: QueryRecord) -> TypedPlan | None:
         """Return the typed plan, or None if it no longer matches: streams of ended queries may be removed."""
         try:
-            return specs.type_plan(record.spec, self._shapes, self._tables)
+            shapes = seen_shapes(self._shapes, self._seen_fields.of(record.id))
+            return specs.type_plan(record.spec, shapes, self._tables)
         except InvalidObject:
             return None
 
     async def typed_plan(self, record: QueryRecord) -> TypedPlan | None:
         """Return the typed plan of an ended query, or None if it no longer matches."""
         try:
-            return await self._planner.type_plan(record.spec)
+            return await self._planner.type_plan(record.spec, self._seen_fields.of(record.id))
         except InvalidObject:
             return None
 

@@ -171,9 +171,7 @@ class Placement:
         try:
             plan = None if header.plan is None else Plan.model_validate_json(header.plan)
             if plan is not None and plan != query.record.spec.plan:
-                typed = await self._replacements.type_plan(
-                    query.record.spec.model_copy(update={"plan": plan})
-                )
+                typed = await self._replacements.type_plan(query, plan)
                 version = query.running_plans.add(plan, typed)
                 command = replace(command, plan=typed, plan_version=version, plan_json=header.plan)
             await self._send(query, command)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 from pydantic import ValidationError
 
@@ -12,6 +12,7 @@ from mavstream_protocol.typed_plan import TypedPlan
 from mavstream_server.catalog.catalog import Catalog
 from mavstream_server.engine.checkpoints.store import CheckpointStore
 from mavstream_server.queries.planning.query_size import is_large
+from mavstream_server.queries.planning.seen_shapes import fields_seen
 from mavstream_server.queries.query import Query
 from mavstream_server.queries.registry import QueryRegistry
 from mavstream_server.queries.stream_readers import StreamReaders
@@ -30,18 +31,23 @@ class ReplacementRecords:
         registry: QueryRegistry,
         readers: StreamReaders,
         checkpoints: CheckpointStore,
-        type_plan: Callable[[QuerySpec], Awaitable[TypedPlan]],
+        type_plan: Callable[[QuerySpec, Mapping[str, int]], Awaitable[TypedPlan]],
     ) -> None:
-        """`type_plan` types the plan of a specification."""
+        """`type_plan` types the plan of a specification that sees so many fields of each stream."""
         self._catalog = catalog
         self._registry = registry
         self._readers = readers
         self._checkpoints = checkpoints
-        self.type_plan = type_plan
+        self._type_plan = type_plan
 
-    def begin(self, query: Query, spec: QuerySpec, version: int | None) -> None:
+    async def type_plan(self, query: Query, plan: Plan) -> TypedPlan:
+        """Type a plan that a query was migrated to."""
+        spec = query.record.spec.model_copy(update={"plan": plan})
+        return await self._type_plan(spec, self._catalog.seen_fields.of(query.id))
+
+    def begin(self, query: Query, spec: QuerySpec, plan: TypedPlan, version: int | None) -> None:
         """Store a specification whose plan the engine gets next; raises WrongVersion."""
-        self._catalog.begin_replacement(query.id, spec, version)
+        self._catalog.begin_replacement(query.id, spec, fields_seen(plan), version)
 
     def drop(self, query: Query) -> None:
         """Forget a replacement that the engine has refused."""
@@ -61,7 +67,8 @@ class ReplacementRecords:
         if spec is None:
             return
         if self._took_effect(query, spec):
-            self.complete(query, spec, await self.type_plan(spec))
+            seen = self._catalog.seen_fields.of(query.id, replacement=True)
+            self.complete(query, spec, await self._type_plan(spec, seen))
         else:
             self.drop(query)
 

@@ -115,7 +115,7 @@ class QueryReplacement:
             await self._placement.set_stop_time(query, spec.stop_at)
         number = query.running_plans.add(spec.plan, plan)
         try:
-            self._records.begin(query, spec, version)
+            self._records.begin(query, spec, plan, version)
             await self._tell(query, spec, plan, number)
         except EngineRefused:
             self._records.drop(query)

@@ -48,7 +48,7 @@ class QueryResuming:
         """
         async with query.lock:
             _check(query, change)
-            plan = await self._planner.type_plan(query.record.spec)
+            plan = await self._planner.type_plan(query.record.spec, self._catalog.seen_fields.of(query.id))
             positions = self._positions(
                 query.id, frozenset(source.stream for source in plan.sources), change.skip_to or {}
             )

@@ -23,6 +23,7 @@ from mavstream_server.queries.admission_control import AdmissionControl
 from mavstream_server.queries.planning import validation, work
 from mavstream_server.queries.planning.json_body import InvalidJson, JsonBody
 from mavstream_server.queries.planning.query_size import is_large
+from mavstream_server.queries.planning.seen_shapes import seen_shapes
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -89,12 +90,16 @@ class QueryPlanner:
             checked, applicant = work.check(self._small_job(data, alone=True))
         return Verdict(checked, None if applicant is None else self._admission.estimate(applicant))
 
-    async def type_plan(self, spec: QuerySpec) -> TypedPlan:
-        """Infer the types of the plan of a query; raises InvalidQuery, TooMany, NotReady."""
+    async def type_plan(self, spec: QuerySpec, seen: Mapping[str, int] | None = None) -> TypedPlan:
+        """Infer the types of the plan of a registered query; raises InvalidQuery, TooMany, NotReady.
+
+        `seen` is how many fields it sees, by stream, if not all.
+        """
         if not is_large(spec.plan):
-            return validation.type_plan(spec, self._streams, self._tables)
+            return validation.type_plan(spec, seen_shapes(self._streams, seen), self._tables)
         catalog = self._read_by(spec.plan)
-        return await self._apart(validation.type_plan, spec, catalog.streams, catalog.tables)
+        streams = seen_shapes(catalog.streams, seen)
+        return await self._apart(validation.type_plan, spec, streams, catalog.tables)
 
     async def explain(self, plan: Plan) -> work.Explanation:
         """Assess the operators of a plan; raises InvalidQuery, TooMany, NotReady."""
