@@ -87,7 +87,7 @@ def _rows_of(stages: Sequence[Stage], spec: StreamSpec) -> pa.RecordBatch:
     if spec.event_time is not None:
         times = rows.column(spec.event_time).cast(pa.int64()).to_numpy()
         if np.count_nonzero(times[1:] < times[:-1]):
-            rows = rows.take(np.argsort(times, kind="stable"))
+            rows = rows.combine_chunks().take(np.argsort(times, kind="stable"))
     # Encoded here, in a thread, instead of on the event loop.
     columns = [
         column.dictionary_encode() if pa.types.is_string(column.type) else column for column in rows.columns
