@@ -180,7 +180,7 @@ def test_stages_that_are_not_published_expire(server: Server) -> None:
     server.clock.advance(seconds=1801)
     made.stages.expire()
     assert made.names() == ["new"]
-    with pytest.raises(NotFound, match="no stage 'old'.*send its rows again") as caught:
+    with pytest.raises(NotFound, match=r"no stage 'old'.*send its rows again") as caught:
         made.publish(1, "new", "old")
     assert caught.value.code == "unknown_stage"
     assert (made.names(), server.values("numbers")) == (["new"], [])
@@ -198,7 +198,7 @@ def test_stages_are_bounded(server: Server) -> None:
     with pytest.raises(TooMany, match="MAVSTREAM_MAX_STAGE_BYTES") as caught:
         made.put("c", rows)
     assert caught.value.code == "too_many_stages"
-    with pytest.raises(TooLarge, match="the 2 stages have .* MAVSTREAM_MAX_BATCH_BYTES"):
+    with pytest.raises(TooLarge, match=r"the 2 stages have .* MAVSTREAM_MAX_BATCH_BYTES"):
         made.publish(1, "a", "b")
     made.publish(1, "a")
     made.put("c", rows)

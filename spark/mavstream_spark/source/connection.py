@@ -97,7 +97,9 @@ class Connection:
         except (OSError, HTTPException) as error:
             self.close()
             reason = str(error) or type(error).__name__
-            return RequestFailed(f"{self.server.url} cannot be reached ({reason}): is the server running there?")
+            return RequestFailed(
+                f"{self.server.url} cannot be reached ({reason}): is the server running there?"
+            )
         if reply.status < 400:
             return Answer({name.lower(): value for name, value in reply.getheaders()}, content)
         failure = _refusal(reply.status, content, self.server.url)
@@ -128,4 +130,6 @@ def _refusal(status: int, content: bytes, url: str) -> RequestFailed:
         details = "; ".join([problem["detail"], *(item["detail"] for item in problem.get("errors", ()))])
         return RequestFailed(details, problem["code"])
     except (ValueError, KeyError, TypeError):
-        return RequestFailed(f"{url} answered {status} without saying why: is it a MavStream server?", "unreadable")
+        return RequestFailed(
+            f"{url} answered {status} without saying why: is it a MavStream server?", "unreadable"
+        )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
@@ -35,7 +36,7 @@ def partitions_of(start: int, stop: int, most: int) -> list[Positions]:
     rows = max(stop - start, 0)
     count = min(most, -(-rows // FEW_ROWS))
     bounds = [start + rows * index // count for index in range(count + 1)] if count else []
-    return [Positions(first, behind) for first, behind in zip(bounds, bounds[1:], strict=False)]
+    return [Positions(first, behind) for first, behind in pairwise(bounds)]
 
 
 class _Reader:
