@@ -12,10 +12,12 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.support.documents import ROOT, as_program, blocks
 from tests.support.servers.running_server import RunningServer, eventually
 from tests.support.spark.answers import assert_same_rows, rows_of, spark_rows
 
 from mavstream import Client, stream
+from mavstream.testing import start_server
 from mavstream_spark import register
 
 if TYPE_CHECKING:
@@ -132,7 +134,7 @@ def test_a_batch_reads_what_is_stored_in_several_partitions(place: Place) -> Non
     assert frame.rdd.getNumPartitions() == 3
     stored = readings(0, ROWS)
     assert by_number(frame.toArrow()) == rows_of(stored)
-    totals = "room, count(*) AS n, sum(temperature) AS total, min(at) AS first, max(n) AS last"
+    totals = "room, count(*) AS n, sum(temperature) AS total, min(n) AS first, max(n) AS last"
     frame.createOrReplaceTempView("rows_of_spark")
     expected = duckdb.sql(f"SELECT {totals} FROM stored GROUP BY room").arrow()
     expected = expected if isinstance(expected, pa.Table) else expected.read_all()
@@ -265,6 +267,21 @@ def test_the_token_is_shown_nowhere(place: Place, tmp_path: Path) -> None:
     shown += [file.read_bytes().decode(errors="replace") for file in files]
     assert not [text for text in shown if TOKEN in text]
     shutil.rmtree(tmp_path / "checkpoint")
+
+
+def test_the_python_of_the_spark_page_prints_the_shown_output(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = ROOT / "docs" / "spark.md"
+    monkeypatch.chdir(tmp_path)
+    with start_server(timeout=300) as url:
+        program = as_program(page).replace("http://127.0.0.1:8000", url)
+        exec(compile(program, str(page), "exec"), {})
+    printed = capsys.readouterr().out
+    shown = blocks(page, "text")
+    assert len(shown) == 2
+    for text in shown:
+        assert text in printed
 
 
 def _progress(query: StreamingQuery) -> list[dict[str, Any]]:
