@@ -35,7 +35,8 @@ class Publishing:
     def _open(self) -> None:
         most_bytes, batch_bytes = self._limits
         folder = self.server.path / "stages"
-        self.stages = StageStore(folder, self.server.clock, most_bytes, HOUR_US)
+        store, clock = self.server.store, self.server.clock
+        self.stages = StageStore(folder, store, clock, most_bytes, HOUR_US)
         self.publisher = Publisher(self.server.store, self.stages, batch_bytes)
 
     def again(self) -> None:
@@ -212,3 +213,8 @@ def test_a_removed_stream_takes_its_stages_along(server: Server) -> None:
     made.stages.remove_stream("numbers")
     assert (made.names(), made.names("events")) == ([], ["t"])
     assert not (server.path / "stages" / "numbers").exists()
+    # As if the server had died before the stages were removed.
+    server.store.remove("events")
+    made.again()
+    assert (made.names("events"), made.stages.nbytes) == ([], 0)
+    assert not (server.path / "stages" / "events").exists()

@@ -95,7 +95,11 @@ async def start_services(
     searcher = PlanSearcher(queries.views.searched)
     optimizer = OptimizerService(link, choice, queries, SystemClock(), config, searcher)
     stages = StageStore(
-        settings.stages_directory, parts.streams.clock, settings.max_stage_bytes, settings.stage_expiry
+        settings.stages_directory,
+        parts.streams,
+        parts.streams.clock,
+        settings.max_stage_bytes,
+        settings.stage_expiry,
     )
     services = Services(
         settings,

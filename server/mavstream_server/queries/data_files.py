@@ -60,7 +60,6 @@ class DataFiles:
             _LOG.error("catalog deleted", extra={"file": str(self._settings.catalog_file)})
         known = (
             (self._settings.streams_directory, self._streams),
-            (self._settings.stages_directory, self._streams),
             (self._settings.tables_directory, self._tables.names),
             (self._settings.results_directory, self._queries),
             (self._settings.checkpoints_directory, self._queries),

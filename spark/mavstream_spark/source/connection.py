@@ -76,9 +76,12 @@ class Connection:
         target = f"{urlsplit(self.server.url).path}{path}{'?' + urlencode(params) if params else ''}"
         until, pause = time.monotonic() + self.server.timeout, _FIRST_PAUSE
         while True:
+            idle = self._open is not None
             failure = self._attempt(method, target, body, headers)
             if isinstance(failure, Answer):
                 return failure
+            if idle and self._open is None:
+                continue  # servers close connections that were not used for some seconds
             if time.monotonic() + pause > until:
                 raise failure
             time.sleep(pause * (1 + random.random()) / 2)

@@ -7,7 +7,7 @@ import logging
 import os
 import secrets
 import shutil
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from mavstream_protocol.quantities import format_size
 from mavstream_server.core.clock import Clock
-from mavstream_server.core.errors import Forbidden, NotFound, TooMany, storage_problem
+from mavstream_server.core.errors import Forbidden, NotFound, StorageFailed, TooMany, storage_problem
 from mavstream_server.core.principal import Principal
 
 _LOG = logging.getLogger("mavstream.streams")
@@ -44,15 +44,25 @@ class Stage:
     """When it was sent: microseconds since 1970."""
 
     def read(self) -> pa.Table:
-        """Return the rows; blocks on the disk."""
-        with pa.memory_map(str(self.file)) as source:
-            return pa.ipc.open_file(source).read_all()
+        """Return the rows; blocks on the disk. Raises NotFound, StorageFailed."""
+        try:
+            with pa.memory_map(str(self.file)) as source:
+                return pa.ipc.open_file(source).read_all()
+        except FileNotFoundError:
+            raise _no_stage(self.stream, self.name) from None
+        except (OSError, pa.ArrowException) as error:
+            raise StorageFailed(
+                f"stage '{self.name}' of stream '{self.stream}' cannot be read ({error}): send its rows again"
+            ) from error
 
 
 class StageStore:
     """All stages of a server: `<directory>/<stream>/<stage>.arrow`. They outlive the process."""
 
-    def __init__(self, directory: Path, clock: Clock, most_bytes: int, expiry_us: int) -> None:
+    def __init__(
+        self, directory: Path, streams: Container[str], clock: Clock, most_bytes: int, expiry_us: int
+    ) -> None:
+        """Find the stages of an earlier process; those of streams that are gone are removed."""
         self._directory = directory
         self._clock = clock
         self._most_bytes = most_bytes
@@ -60,10 +70,17 @@ class StageStore:
         self._stages: dict[tuple[str, str], Stage] = {}
         self._nbytes = 0
         self._looked = clock.monotonic()
-        for draft in directory.glob(f"*/*{_DRAFT}"):
-            draft.unlink()
-        for file in sorted(directory.glob(f"*/*{_SUFFIX}")):
+        for folder in sorted(directory.glob("*/")):
+            if folder.name in streams:
+                self._open(folder)
+            else:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def _open(self, folder: Path) -> None:
+        for file in sorted(folder.iterdir()):
             try:
+                if file.suffix != _SUFFIX:
+                    raise ValueError("it was not written to its end")
                 self._add(_opened(file))
             except (OSError, ValueError, KeyError, pa.ArrowException) as error:
                 _LOG.warning("stage removed", extra={"file": str(file), "reason": str(error)})
@@ -84,11 +101,7 @@ class StageStore:
         """Return a stage; raises NotFound, and Forbidden if it belongs to somebody else."""
         stage = self._stages.get((stream, name))
         if stage is None:
-            raise NotFound(
-                f"stream '{stream}' has no stage '{name}': it was published or removed, or it has expired; "
-                "send its rows again",
-                code="unknown_stage",
-            )
+            raise _no_stage(stream, name)
         _require_owner(stage, who)
         return stage
 
@@ -100,12 +113,16 @@ class StageStore:
         known = self._stages.get((stream, name))
         if known is not None:
             _require_owner(known, who)
-        self._check_room(stream, name, batch.nbytes - (0 if known is None else known.nbytes), known is None)
+        room = batch.nbytes - (0 if known is None else known.nbytes)
+        self._check_room(stream, name, room, known is None)
         file = self._directory / stream / f"{name}{_SUFFIX}"
+        self._nbytes += room  # reserved, because others may be sent meanwhile
         try:
             stage = await asyncio.to_thread(_write, file, batch, who.name, self._clock.now() // 1000)
         except OSError as error:
             raise storage_problem(f"stage '{name}' of stream '{stream}'", error) from error
+        finally:
+            self._nbytes -= room
         self._add(stage)
         return stage
 
@@ -159,6 +176,14 @@ class StageStore:
         known = self._stages.get((stage.stream, stage.name))
         self._nbytes += stage.nbytes - (0 if known is None else known.nbytes)
         self._stages[stage.stream, stage.name] = stage
+
+
+def _no_stage(stream: str, name: str) -> NotFound:
+    return NotFound(
+        f"stream '{stream}' has no stage '{name}': it was published or removed, or it has expired; send its "
+        "rows again",
+        code="unknown_stage",
+    )
 
 
 def _require_owner(stage: Stage, who: Principal) -> None:
