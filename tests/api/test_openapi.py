@@ -20,17 +20,17 @@ ROUTES = """
     GET /v1/classes                   POST /v1/queries             GET /v1/queries
     GET /v1/queries/{id}              PATCH /v1/queries/{id}       DELETE /v1/queries/{id}
     POST /v1/queries/try              POST /v1/queries/validate    GET /v1/queries/{id}/plan
-    GET /v1/queries/{id}/results
+    GET /v1/queries/{id}/results      GET /v1/streams/{name}/tuples
     GET /v1/queries/{id}/qos          GET /v1/policies             GET /v1/scheduler
     PUT /v1/scheduler                 GET /v1/plan                 GET /v1/stats
     GET /v1/info                      GET /v1/feed                 GET /livez
     GET /readyz                       GET /metrics                 GET /v1/scheduler/trace
     PUT /v1/tables/{name}             GET /v1/tables/{name}        DELETE /v1/tables/{name}
     GET /v1/tables                    GET /v1/optimizer            PUT /v1/optimizer
-    GET /v1/producers                 DELETE /v1/producers/{name}   POST /v1/sql
-    GET /v1/optimizer/decisions       GET /v1/streams/{name}/tuples
+    GET /v1/producers                 DELETE /v1/producers/{name}  POST /v1/sql
     GET /v1/streams/{name}/stages     PUT /v1/streams/{name}/stages/{stage}
-    DELETE /v1/streams/{name}/stages/{stage}                       POST /v1/streams/{name}/batches
+    POST /v1/streams/{name}/batches   DELETE /v1/streams/{name}/stages/{stage}
+    GET /v1/optimizer/decisions
 """
 
 

@@ -90,6 +90,21 @@ def test_rows_join_the_version_of_their_arrival_however_late_they_are_processed(
     assert run.rows() == [*expected, (40, 4)]
 
 
+@pytest.mark.parametrize("how", ["inner", "left"])
+def test_one_batch_joins_more_versions_than_stay_loaded(
+    readings: ScriptedStream, table: MakeTable, clock: ManualClock, how: str
+) -> None:
+    rooms = table()
+    readings.rows((0, "attic"))
+    for version in range(1, 13):
+        clock.advance(nanoseconds=10)
+        rooms.put(("attic", version))
+        readings.rows((version, "attic"))
+    run = run_plan(nodes(how=how), "j", [readings], tables=[rooms])
+    before = [(0, "attic", None)] if how == "left" else []
+    assert run.rows() == [*before, *((version, "attic", version) for version in range(1, 13))]
+
+
 def test_rows_that_are_merged_by_time_keep_that_order_when_versions_alternate(
     stream: MakeStream, table: MakeTable, clock: ManualClock
 ) -> None:

@@ -34,10 +34,14 @@ class IntIndex:
 
     @classmethod
     def of(cls, keys: Ints) -> Steps[IntIndex]:
-        """Return an index of distinct keys whose codes are their indexes; keeps the array."""
+        """Return an index of distinct keys whose codes are their indexes; may keep the array."""
         index = cls()
+        index.count = len(keys)
+        if len(keys) < len(index._keys):  # small indexes have the same size however they were made
+            index._keys[: len(keys)] = keys
+        else:
+            index._keys = keys
         if len(keys):
-            index._keys, index.count = keys, len(keys)
             yield from index._rebuild(int(keys.min()), int(keys.max()), 0)
         return index
 

@@ -90,7 +90,7 @@ class RequirementTable:
                 same |= ~column.valid
             met = same if met is None else np.logical_and(met, same, out=met)
         assert met is not None
-        found: Mask = met[:, 0] if met.shape[1] == 1 else met.any(axis=1)
+        found: Mask = met[:, 0] if met.shape[1] == 1 else np.logical_or.reduce(met, axis=1)
         return found
 
 

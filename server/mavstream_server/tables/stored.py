@@ -21,8 +21,8 @@ from mavstream_server.tables.texts import UsedTexts
 
 Made = TypeVar("Made")
 
-NO_VERSION = -1
-"""The index of the empty version that is current before the first one."""
+NO_VERSION = 0
+"""The number of the empty version that is current before the first one."""
 
 
 class LoadedVersion:
@@ -106,51 +106,57 @@ class StoredTable:
         self.description = TableDescription.load(path)
         self._changes = Changes(path)
         self._seen = -1
-        self._names: list[VersionName] = []
+        self._names: dict[int, VersionName] = {}
+        """The retained versions by number, the oldest first."""
+        self._numbers: Ints = np.empty(0, dtype=np.int64)
         self._stamps: Ints = np.empty(0, dtype=np.int64)
         self._loaded: WeakValueDictionary[int, LoadedVersion] = WeakValueDictionary()
-        self._no_version = LoadedVersion(0, None, self.description.schema, path)
+        self._no_version = LoadedVersion(NO_VERSION, None, self.description.schema, path)
 
     def refresh(self) -> bool:
         """Update the list of versions and return whether it changed; called after rows to join were read."""
         count = self._changes.count  # before the names: a version added in between is found next time
         if count == self._seen:
             return False
-        self._names = list_versions(self.path)
-        self._stamps = np.array([name.stamp for name in self._names], dtype=np.int64)
+        self._names = {name.number: name for name in list_versions(self.path)}
+        self._numbers = np.array(list(self._names), dtype=np.int64)
+        self._stamps = np.array([name.stamp for name in self._names.values()], dtype=np.int64)
         self._seen = count
         return True
 
     @property
     def numbers(self) -> frozenset[int]:
         """The numbers of the retained versions."""
-        return frozenset(name.number for name in self._names)
+        return frozenset(self._names)
 
     def span(self, arrivals: Ints) -> tuple[int, int]:
-        """Return the indexes of the oldest and newest version that were current when rows arrived (ns)."""
+        """Return the numbers of the oldest and newest version that were current when rows arrived (ns)."""
         lowest = int(arrivals.min())
         if len(self._stamps) and lowest >= self._stamps[-1]:  # nearly always: rows that have just arrived
-            return len(self._stamps) - 1, len(self._stamps) - 1
-        low, high = self.version_indexes(np.array([lowest, arrivals.max()])).tolist()
-        return low, high
+            newest = int(self._numbers[-1])
+            return newest, newest
+        oldest, newest = self.versions_at(np.array([lowest, arrivals.max()])).tolist()
+        return oldest, newest
 
-    def version_indexes(self, arrivals: Ints) -> Ints:
-        """Return the index of the version current at each arrival time (ns), NO_VERSION before the first."""
+    def versions_at(self, arrivals: Ints) -> Ints:
+        """Return the number of the version current at each arrival time (ns), NO_VERSION before the first."""
+        if not len(self._numbers):
+            return np.full(len(arrivals), NO_VERSION)
         found = np.searchsorted(self._stamps, arrivals, "right") - 1
-        if self._names and self._names[0].number > 1:
-            # Older versions were removed as unneeded; only a clock that was set back yields such a row.
-            return np.maximum(found, 0)
-        return found
+        numbers = self._numbers.take(np.maximum(found, 0))
+        # If older versions were removed as unneeded, only a clock that was set back yields an earlier row.
+        if self._numbers[0] == 1:
+            numbers[found < 0] = NO_VERSION
+        return numbers
 
-    def version(self, index: int) -> LoadedVersion:
-        """Return the version with an index; raises TableFilesError."""
-        if index == NO_VERSION:
+    def version(self, number: int) -> LoadedVersion:
+        """Return the version with a number; raises TableFilesError."""
+        if number == NO_VERSION:
             return self._no_version
-        name = self._names[index]
-        version = self._loaded.get(name.number)
+        version = self._loaded.get(number)
         if version is None:
-            file = VersionFile(name.within(self.path))
-            version = self._loaded[name.number] = LoadedVersion(name.number, file, file.schema, self.path)
+            file = VersionFile(self._names[number].within(self.path))
+            version = self._loaded[number] = LoadedVersion(number, file, file.schema, self.path)
         return version
 
 

@@ -77,7 +77,7 @@ class Intake:
 
     def attach(self, stream: str, reader: LogReader) -> None:
         """Attach a stream's log."""
-        self.feeds[stream] = StreamFeed(reader, Screen(reader))
+        self.feeds[stream] = StreamFeed(reader, Screen(reader, self._monotonic))
 
     def detach(self, stream: str) -> None:
         """Detach a stream's log, which no source may read."""
@@ -171,11 +171,8 @@ class Intake:
 
     def _sifted(self, feed: StreamFeed, now: int) -> Sequence[SourceTask]:
         """Return the sources that are to read new rows; the others have passed over them."""
-        begin = self._monotonic()
-        left = feed.screen.sift(feed.sources)
-        if passed := len(feed.sources) - len(left):
-            self.passed += passed
-            feed.screen.spent(now, self._monotonic() - begin)
+        left = feed.screen.sift(feed.sources, now)
+        self.passed += len(feed.sources) - len(left)
         return left
 
     def unblock(self, query: RunningQuery, now: int) -> None:

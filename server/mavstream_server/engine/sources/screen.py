@@ -7,7 +7,7 @@ moves the cursors of the queries that pass none of them. All others get a turn a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -32,21 +32,23 @@ _COST = 4
 class Screen:
     """The screen of one stream."""
 
-    def __init__(self, reader: LogReader) -> None:
+    def __init__(self, reader: LogReader, monotonic: Callable[[], int]) -> None:
         self._reader = reader
+        self._monotonic = monotonic
         self._selects: list[Task | None] = []
         self._panels = SelectPanels(())
         self._rest = self._rests = 0
         self.due = 0
         """When it may screen again although the engine is busy (ns)."""
 
-    def sift(self, sources: list[SourceTask]) -> list[SourceTask]:
+    def sift(self, sources: list[SourceTask], now: int) -> list[SourceTask]:
         """Pass over the new rows where possible; returns the sources that are to read them, in order."""
         if len(sources) < _LEAST:
             return sources
         if self._rests:
             self._rests -= 1
             return sources
+        begin = self._monotonic()
         selects = [task.select for task in sources]
         if selects != self._selects:
             self._selects, self._panels = selects, SelectPanels([_select(task) for task in selects])
@@ -63,11 +65,10 @@ class Screen:
         # As long as most sources have to read the rows, screening is of little use.
         self._rest = 0 if 2 * len(passed) >= screened else min(2 * self._rest + 1, _LONGEST_REST)
         self._rests = self._rest
-        return [task for index, task in enumerate(sources) if index not in passed] if passed else sources
-
-    def spent(self, now: int, elapsed: int) -> None:
-        """Note what screening took (ns)."""
-        self.due = now + _COST * elapsed
+        if not passed:
+            return sources
+        self.due = now + _COST * (self._monotonic() - begin)
+        return [task for index, task in enumerate(sources) if index not in passed]
 
     def _pass_over(self, sources: Sequence[SourceTask], indexes: list[int]) -> list[int]:
         """Pass over what follows for sources at one place; returns the indexes of those that did."""

@@ -73,40 +73,31 @@ class TableJoin(SteppedOperator):
         if self._table.refresh():
             kept = self._table.numbers
             self._loaded = {number: held for number, held in self._loaded.items() if number in kept}
-        low, high = yield from self._versions(batch)
-        if low == high:
-            yield from self._emit_joined(self._joined(batch, low, None), batch)
+        oldest, newest = self._table.span(batch.arrival)
+        if oldest == newest:
+            yield from self._prepare(oldest)
+            yield from self._emit_joined(self._joined(batch, oldest, None), batch)
         else:
-            yield from self._emit_joined(self._joined_by_version(batch, low, high), batch)
+            yield from self._emit_joined((yield from self._joined_by_version(batch)), batch)
 
-    def _versions(self, batch: Batch) -> Steps[tuple[int, int]]:
-        """Return the range of versions that the rows need, when those without an index file have an index.
-
-        Other queries may notice other versions meanwhile, so that the range is another one; versions that the
-        rows need are not removed, since `oldest_unfinished` tells of them.
-        """
-        while True:
-            low, high = self._table.span(batch.arrival)
-            missing = next(filter(self._is_missing, range(low, high + 1)), None)
-            if missing is None:
-                return low, high
-            version = self._version(missing)
+    def _prepare(self, number: int) -> Steps[None]:
+        """Make the index of a version if it has none yet, in steps: there may be no file of it."""
+        if number == NO_VERSION and not self._outer:
+            return
+        version = self._version(number)
+        if version.made(self._right_keys) is None:
             index = yield from version.indexing(self._right_keys)
-            version.once(self._right_keys, lambda index=index: TableIndex(index, self._types))  # type: ignore[misc]
+            version.once(self._right_keys, lambda: TableIndex(index, self._types))
 
-    def _is_missing(self, version_index: int) -> bool:
-        if version_index == NO_VERSION and not self._outer:
-            return False
-        return self._version(version_index).made(self._right_keys) is None
-
-    def _joined_by_version(self, batch: Batch, low: int, high: int) -> list[Batch]:
-        indexes = self._table.version_indexes(batch.arrival)
+    def _joined_by_version(self, batch: Batch) -> Steps[list[Batch]]:
+        """Join rows of several versions, one version after the other: few of them stay loaded."""
+        numbers = self._table.versions_at(batch.arrival)
         parts: list[Batch] = []
-        for version_index in range(low, high + 1):
-            rows = np.flatnonzero(indexes == version_index)
-            if len(rows):
-                parts += self._joined(batch.take(rows), version_index, rows)
-        if len(parts) < 2 or (indexes[1:] >= indexes[:-1]).all():
+        for number in np.unique(numbers).tolist():
+            yield from self._prepare(number)
+            rows = np.flatnonzero(numbers == number)
+            parts += self._joined(batch.take(rows), number, rows)
+        if len(parts) < 2 or (numbers[1:] >= numbers[:-1]).all():
             return parts
         # Rows of several streams are interleaved: restore the order of the batch.
         whole = concatenate_batches(parts)
@@ -130,14 +121,14 @@ class TableJoin(SteppedOperator):
             last.mark = batch.mark
             self.emit(last)
 
-    def _joined(self, batch: Batch, version_index: int, rows: Ints | None) -> Iterator[Batch]:
-        """Yield the rows of a batch joined with the version at index `version_index`.
+    def _joined(self, batch: Batch, number: int, rows: Ints | None) -> Iterator[Batch]:
+        """Yield the rows of a batch joined with the version of this number.
 
         The position of a joined row is the index of its row in the batch, mapped by `rows` if given.
         """
-        if version_index == NO_VERSION and not self._outer:
+        if number == NO_VERSION and not self._outer:
             return
-        version = self._version(version_index)
+        version = self._version(number)
         index = self._index(version)
         for matches in index.matches([batch.columns[key.left] for key in self._keys], batch.size):
             asking, found = self._chosen(batch, version, matches)
@@ -174,10 +165,10 @@ class TableJoin(SteppedOperator):
         order = asking.argsort(kind="stable")
         return asking.take(order), found.take(order)
 
-    def _version(self, version_index: int) -> LoadedVersion:
-        version = self._table.version(version_index)
-        self._loaded.pop(version.number, None)
-        self._loaded[version.number] = version
+    def _version(self, number: int) -> LoadedVersion:
+        version = self._table.version(number)
+        self._loaded.pop(number, None)
+        self._loaded[number] = version
         if len(self._loaded) > _MAX_LOADED_VERSIONS:
             del self._loaded[next(iter(self._loaded))]
         return version
