@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from bench.data import feeder, spark
+from bench.data import feeder, spark, spark_stream
 from bench.engine import engine, sharing, turns
 from bench.optimizer import targets, watching
 from bench.outcome import Outcome
@@ -39,6 +39,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "sharing": Benchmark("queries with a prefix in common", sharing.add_options, sharing.run),
     "simulator": Benchmark("tuples per second of the simulator", simulator.add_options, simulator.run),
     "spark": Benchmark("what a generated row costs", spark.add_options, spark.run),
+    "spark-stream": Benchmark("Spark's reads of a stream", spark_stream.add_options, spark_stream.run),
     "watching": Benchmark("what watching targets costs", watching.add_options, watching.run),
     "steps": Benchmark("the longest steps of operators with much state", steps.add_options, steps.run),
     "targets": Benchmark("targets kept in bursts, by an optimizer or not", targets.add_options, targets.run),

@@ -374,3 +374,18 @@ def test_costs_of_fused_operators_add_up_to_the_time_of_their_slices(bench: None
         "select": (7.5, 0.5),
         "output": (5.0, 1.0),
     }
+
+
+@pytest.mark.long
+@pytest.mark.xdist_group("spark")
+def test_spark_stream_benchmark_reads_every_row_from_both_sources() -> None:
+    done = run_bench("spark-stream", "--json", "--rows", "30000", "--batch", "10000", "--rounds", "2")
+    assert done.returncode == 0, done.stderr
+    metrics = json.loads(done.stdout)
+    assert set(metrics["sources"]) == {"mavstream", "files"}
+    for source in metrics["sources"].values():
+        for query in ("condition", "averages"):
+            assert source[query]["input"] == 30_000
+            assert source[query]["rows_per_s"] > 0
+        assert source["latency_ms"]["rounds"] == 2
+        assert source["latency_ms"]["counted"] == 33_000

@@ -99,6 +99,15 @@ def serve(
     producer_expiry: Annotated[
         str | None, _limit("Time after which an unused producer is removed, such as 30d.")
     ] = None,
+    max_stage_bytes: Annotated[
+        str | None, _limit("Maximum disk space of rows that are staged, such as 1GiB.")
+    ] = None,
+    max_batch_bytes: Annotated[
+        str | None, _limit("Maximum size of a batch that is published at once, such as 64MiB.")
+    ] = None,
+    stage_expiry: Annotated[
+        str | None, _limit("Time after which a stage that was not published is removed, such as 1h.")
+    ] = None,
     max_subscribers: Annotated[int | None, _limit("Maximum number of open subscriptions.")] = None,
     max_connections: Annotated[int | None, _limit("Maximum number of open requests and websockets.")] = None,
     reserved_connections: Annotated[

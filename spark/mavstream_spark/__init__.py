@@ -1,4 +1,4 @@
-"""Data jobs on Spark: generate datasets, convert raw logs, compute the expected answers of queries.
+"""Jobs on Spark, and MavStream as a data source of Spark: `register(spark)`.
 
     commands    `mavstream data`
     homes       the model of smart homes, plain numpy
@@ -7,6 +7,11 @@
     plans       compiler from typed plans to Spark SQL
     expected    answers of plans over a dataset
     datasets    reading, writing and publishing datasets on any storage
+    source      the data source `mavstream`
 
 Modules import pyspark inside of functions, so that all can be imported without it.
 """
+
+from mavstream_spark.source.register import register
+
+__all__ = ["register"]

@@ -29,6 +29,8 @@ ROUTES = """
     GET /v1/tables                    GET /v1/optimizer            PUT /v1/optimizer
     PATCH /v1/streams/{name}
     GET /v1/producers                 DELETE /v1/producers/{name}  POST /v1/sql
+    GET /v1/streams/{name}/stages     PUT /v1/streams/{name}/stages/{stage}
+    POST /v1/streams/{name}/batches   DELETE /v1/streams/{name}/stages/{stage}
     GET /v1/optimizer/decisions
 """
 

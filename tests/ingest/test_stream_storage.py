@@ -140,7 +140,8 @@ def test_with_sync_delivery_acks_wait_for_the_disk_and_later_frames_share_the_ne
         assert store.last_sequence("p", "numbers") == 0
         again = store.offer("p", "numbers", 1, numbers(1), 50)
         outcomes = await asyncio.wait_for(
-            asyncio.gather(*(store.ingest("p", "numbers", n, numbers(n), 50) for n in range(2, 50))), 10
+            asyncio.gather(*(store.enqueuer.ingest("p", "numbers", n, numbers(n), 50) for n in range(2, 50))),
+            10,
         )
         assert first.result() == Accepted(1, 0, 1)
         assert again.result() == Repeated(1, 1)

@@ -233,15 +233,15 @@ def test_on_an_event_loop_flushes_are_scheduled_automatically(tmp_path: Path) ->
         )
         store.create(spec(NUMBERS))
         outcomes = await asyncio.gather(
-            *(store.ingest(None, "numbers", 0, numbers(n), 50) for n in range(100))
+            *(store.enqueuer.ingest(None, "numbers", 0, numbers(n), 50) for n in range(100))
         )
         assert [outcome.position for outcome in outcomes if isinstance(outcome, Accepted)] == list(range(100))
         assert len(rings) == 1
         with pytest.raises(NotFound, match="did you mean 'numbers'"):
-            await store.ingest(None, "number", 0, numbers(1), 50)
+            await store.enqueuer.ingest(None, "number", 0, numbers(1), 50)
         store.close()
         with pytest.raises((NotFound, NotReady)):
-            await store.ingest(None, "numbers", 0, numbers(1), 50)
+            await store.enqueuer.ingest(None, "numbers", 0, numbers(1), 50)
         catalog.close()
 
     asyncio.run(main())

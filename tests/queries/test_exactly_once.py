@@ -89,7 +89,7 @@ class Feed:
         rows = [{"at": n * 10_000, "room": f"r{n % 3}", "temp": n} for n in range(start, start + ROWS)]
         for stream in ("readings", "doors"):
             batch = decode_rows(self._made.streams.spec(stream).schema(), rows)
-            await self._made.streams.ingest("tests", stream, self.frames, batch, 1000)
+            await self._made.streams.enqueuer.ingest("tests", stream, self.frames, batch, 1000)
 
     @property
     def rows(self) -> int:

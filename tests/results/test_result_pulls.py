@@ -6,11 +6,18 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 from tests.support.services.result_log import SCHEMA, Answers, Query, fall_behind
 
+from mavstream_protocol.instants import parse_instant
 from mavstream_protocol.tuples import decode_stream, rows_of
-from mavstream_protocol.wire.resources import PulledResults
+from mavstream_protocol.wire.resources import ActualState, PulledResults
+from mavstream_server.columns.batch import Batch
+from mavstream_server.columns.column import Column, Ints
+from mavstream_server.log import LogDescription, LogWriter
+from mavstream_server.log.format.provenance import encode_provenance, latest_time
+from mavstream_server.results.row_metadata import with_metadata
 from mavstream_server.results.service import MOST_PULLED, ResultService
 
 
@@ -110,3 +117,43 @@ def test_unused_logs_are_closed(tmp_path: Path) -> None:
     for number in range(1, 200):
         service.of(Query(id=f"q-{number}"))
     assert service.of(Query(id="q-0")) is not first
+
+
+def test_a_pull_tells_where_the_results_end(answers: Answers) -> None:
+    answers.answer(5)
+    nothing = pull(answers, limit=0)
+    assert (nothing.rows, nothing.next, nothing.end, nothing.complete) == ([], -1, 5, False)
+    answers.query.final = ActualState.FINISHED
+    part = pull(answers, after=1, limit=2)
+    assert (part.next, part.end, part.complete) == (3, 5, True)
+    begin = fall_behind(answers)
+    assert pull(answers, limit=0).next == begin - 1
+
+
+def test_results_are_pulled_with_their_provenance(answers: Answers) -> None:
+    writer = LogWriter(answers.path, LogDescription(SCHEMA))
+    # The second row was late, and none of the second frame could have been.
+    times = np.array([7_000_000, 4_000_000])
+    late = traced(times, np.array([5, 6]) * 1_000, np.array([1_000_000, 6_000_000]))
+    sure = traced(np.array([8_000_000]), np.array([7_000]), None)
+    for batch in (late, sure):
+        provenance = encode_provenance(batch, [0])
+        writer.append(batch.columns, batch.size, 1, provenance=provenance, latest=latest_time(batch))
+    pulled = answers.service.pull(answers.query, metadata=True)
+    found = json.loads(pulled.json())["rows"]
+    assert [row["_position"] for row in found] == [0, 1, 2]
+    assert [micros(row["_time"]) for row in found] == [7_000_000, 4_000_000, 8_000_000]
+    assert [micros(row["_arrival"]) for row in found] == [5, 6, 7]
+    assert [micros(row["_watermark"]) for row in found] == [1_000_000, 6_000_000, None]
+    assert rows_of(decode_stream(with_metadata(SCHEMA, "it"), pulled.arrow())) == found
+    writer.close()
+
+
+def traced(times: Ints, arrivals: Ints, watermarks: Ints | None) -> Batch:
+    values = {"room": ["hall"] * len(times), "n": times.tolist(), "at": times.tolist()}
+    columns = {field.name: Column.from_list(field.type, values[field.name]) for field in SCHEMA}
+    return Batch(columns, len(times), arrivals, time=times, row_watermark=watermarks)
+
+
+def micros(instant: str | None) -> int | None:
+    return None if instant is None else parse_instant(instant)

@@ -12,9 +12,11 @@ import pytest
 from tests.support.damaged_files import flip, frame_offsets
 from tests.support.services.stream_store import EVENTS, NUMBERS, Server, events, numbers, spec
 
+from mavstream_protocol.instants import parse_instant
 from mavstream_protocol.tuples import decode_rows, decode_stream, rows_of
 from mavstream_server.core.background import Done, Work
 from mavstream_server.core.clock import SystemClock
+from mavstream_server.core.errors import Conflict
 from mavstream_server.core.importance import AllEqual
 from mavstream_server.core.work_queue import WorkQueue
 from mavstream_server.ingest.stream_store import StreamStore
@@ -97,6 +99,53 @@ def test_both_encodings_have_the_same_rows(server: Server) -> None:
         assert found[-1] == {"at": "1970-01-01T00:00:00.000009Z", "home": None}
         empty = (await rows.page("events", 600, 10, ARROW)).rows.arrow()
         assert decode_stream(spec(EVENTS).schema(), empty).num_rows == 0
+
+    served(server, store, test)
+
+
+def test_metadata_has_the_watermark_of_each_row_wherever_a_page_begins(server: Server) -> None:
+    store = server.start()
+    store.create(spec(EVENTS, lateness="2us"))
+    expected: list[tuple[int, int, int | None]] = []  # time, arrival in us, watermark
+    latest: dict[str, int] = {}
+    known: int | None = None
+    sent = [("p", (10, 14)), ("q", (11, 9)), ("p", (30, 12)), ("q", (17, 13))]
+    for turn, (producer, times) in enumerate(sent):
+        server.clock.advance(seconds=1)
+        store.offer(producer, "events", turn // 2 + 1, events(*times), 8)
+        store.flush()
+        for time in times:
+            expected.append((time, server.clock.now() // 1000, known))
+            latest[producer] = max(latest.get(producer, 0), time)
+            # It is the least of what the producers have sent so far, and never decreases.
+            known = max(known or 0, min(latest.values()) - 2)
+
+    async def test(rows: StreamRows) -> None:
+        for after in (None, 0, 2, 4):
+            for limit in (1, 3, 100):
+                found = json.loads((await rows.page("events", after, limit, ROWS, metadata=True)).json())[
+                    "rows"
+                ]
+                start = 0 if after is None else after + 1
+                assert [row["_position"] for row in found] == list(range(start, min(start + limit, 8)))
+                names = ("_time", "_arrival", "_watermark")
+                got = [[row[name] and parse_instant(row[name]) for name in names] for row in found]
+                assert got == [list(row) for row in expected[start : start + limit]], (after, limit)
+        none = await page(rows, "events", 3, 0)
+        assert (none["rows"], none["next"], none["end"]) == ([], 3, 8)
+        assert (await page(rows, "events", None, 0))["next"] == -1
+
+    served(server, store, test)
+
+
+def test_a_field_named_as_metadata_is_told(server: Server) -> None:
+    store = server.start()
+    store.create(spec({"name": "numbers", "fields": [{"name": "_time", "type": "int"}]}))
+
+    async def test(rows: StreamRows) -> None:
+        with pytest.raises(Conflict, match="stream 'numbers' has a field '_time'") as caught:
+            await rows.page("numbers", None, 1, ROWS, metadata=True)
+        assert caught.value.code == "metadata_name_taken"
 
     served(server, store, test)
 

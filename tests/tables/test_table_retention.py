@@ -68,7 +68,7 @@ class Parts:
             [{"at": self.fed + number, "room": "attic", "temp": 1} for number in range(count)],
         )
         self.fed += count
-        await self.streams.ingest(None, "readings", 0, batch, 1000)
+        await self.streams.enqueuer.ingest(None, "readings", 0, batch, 1000)
 
     async def put(self, *given: tuple[str, int]) -> None:
         self.clock.advance(nanoseconds=1)

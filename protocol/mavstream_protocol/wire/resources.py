@@ -308,6 +308,10 @@ class PulledResults(BaseModel):
     epoch: int
     revision: int = 0
     """How often the query's plan was replaced before these rows; a page has rows of one plan."""
+    end: int = 0
+    """Offset of the next result to come, when the page was requested."""
+    complete: bool = False
+    """Whether the query had ended then: no results will follow `end`."""
     gap: tuple[int, int] | None = None
     """Requested offsets that are no longer stored (start, stop), excluding the stop."""
     gap_reason: GapReason | None = None

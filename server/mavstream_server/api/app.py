@@ -35,6 +35,7 @@ from mavstream_server.api.routers import (
     queries,
     scheduler,
     sql,
+    stages,
     stats,
     stream_rows,
     streams,
@@ -51,6 +52,7 @@ _LOG = logging.getLogger("mavstream.server")
 ROUTERS = (
     streams.router,
     stream_rows.router,
+    stages.router,
     producers.router,
     tables.router,
     queries.router,

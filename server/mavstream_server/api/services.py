@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from mavstream_server.core.work_queue import WorkQueue
     from mavstream_server.ingest.idempotent_appends import IdempotentAppends
     from mavstream_server.ingest.producer_upkeep import ProducerUpkeep
+    from mavstream_server.ingest.staging.publishing import Publisher
+    from mavstream_server.ingest.staging.stages import StageStore
     from mavstream_server.ingest.stream_store import StreamStore
     from mavstream_server.optimizer.service import OptimizerService
     from mavstream_server.queries.data_files import DataFiles
@@ -67,6 +69,8 @@ class Services:
     producers: ConnectedProducers
     producer_upkeep: ProducerUpkeep
     appends: IdempotentAppends
+    stages: StageStore
+    publisher: Publisher
     work: WorkQueue
     damage: DamageReport
     """Damage in files that was found so far."""

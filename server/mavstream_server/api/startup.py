@@ -26,6 +26,8 @@ from mavstream_server.engine.process.messages import Hello
 from mavstream_server.ingest.connected_producers import ConnectedProducers
 from mavstream_server.ingest.idempotent_appends import IdempotentAppends
 from mavstream_server.ingest.producer_upkeep import ProducerUpkeep
+from mavstream_server.ingest.staging.publishing import Publisher
+from mavstream_server.ingest.staging.stages import StageStore
 from mavstream_server.optimizer.config import OptimizerConfig
 from mavstream_server.optimizer.plan_searcher import PlanSearcher
 from mavstream_server.optimizer.service import OptimizerService
@@ -92,6 +94,13 @@ async def start_services(
     choice = SchedulerChoice(catalog, settings, link)
     searcher = PlanSearcher(queries.views.searched)
     optimizer = OptimizerService(link, choice, queries, SystemClock(), config, searcher)
+    stages = StageStore(
+        settings.stages_directory,
+        parts.streams,
+        parts.streams.clock,
+        settings.max_stage_bytes,
+        settings.stage_expiry,
+    )
     services = Services(
         settings,
         catalog,
@@ -111,6 +120,8 @@ async def start_services(
         producers,
         ProducerUpkeep(parts.streams, catalog.producers, producers, SystemClock(), settings.producer_expiry),
         IdempotentAppends(parts.streams, catalog.appends, settings.streams_directory, SystemClock()),
+        stages,
+        Publisher(parts.streams, stages, settings.max_batch_bytes),
         parts.work,
         damage,
         parts.files,
@@ -177,6 +188,7 @@ async def _maintain(services: Services, tables: TableRetention) -> None:
             services.files.check(time.monotonic_ns())
             services.producer_upkeep.run()
             services.appends.expire()
+            services.stages.expire()
             services.rows.expire()
             await _send_classes(services)
             await _send_clock(services)

@@ -164,6 +164,12 @@ class Settings(BaseModel):
     """Maximum number of distinct producer names."""
     producer_expiry: Microseconds = 30 * 86_400_000_000
     """Time after which a producer that is not used is removed, in microseconds."""
+    max_stage_bytes: Bytes = 1 << 30
+    """Maximum disk space of all stages: rows that were sent and are not published yet."""
+    max_batch_bytes: Bytes = 64 << 20
+    """Maximum size of the stages that are published at once, in memory."""
+    stage_expiry: Microseconds = 3_600_000_000
+    """Time after which a stage that was not published is removed, in microseconds."""
     max_subscribers: Count = 1000
     max_connections: Count = 2000
     """Maximum number of open requests and websockets."""
@@ -294,6 +300,11 @@ class Settings(BaseModel):
     def streams_directory(self) -> Path:
         """Directory with one log per stream."""
         return self.data / "streams"
+
+    @property
+    def stages_directory(self) -> Path:
+        """Directory with the stages of each stream."""
+        return self.data / "stages"
 
     @property
     def tables_directory(self) -> Path:

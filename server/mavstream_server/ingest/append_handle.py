@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -97,3 +98,18 @@ class PendingAppend:
     """Upper bound of the bytes it takes in the log."""
     parks: bool = False
     """Whether it waits for space; otherwise it is rejected when there is none."""
+    skips: bool = False
+    """Whether its sequence may be any after the producer's last one, not only the next."""
+
+
+async def outcome_of(append: Callable[[Callable[[AppendHandle], object]], AppendHandle]) -> Outcome:
+    """Start an append, which gets a callback, and wait for its outcome; raises what the handle raises."""
+    settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def done(_: AppendHandle) -> None:
+        if not settled.done():
+            settled.set_result(None)
+
+    handle = append(done)
+    await settled
+    return handle.result()

@@ -24,7 +24,13 @@ from mavstream_server.core.errors import (
     TooLarge,
     TooMany,
 )
-from mavstream_server.ingest.append_handle import AppendHandle, PendingAppend, Repeated
+from mavstream_server.ingest.append_handle import (
+    AppendHandle,
+    Outcome,
+    PendingAppend,
+    Repeated,
+    outcome_of,
+)
 from mavstream_server.ingest.flusher import Flusher
 from mavstream_server.ingest.stream_writer import NOBODY, StreamWriter
 from mavstream_server.log import FrameKind, NewFrame
@@ -66,6 +72,7 @@ class Enqueuer:
         *,
         parks: bool = True,
         stamp: int = 0,
+        skips: bool = False,
         done: Listener | None = None,
     ) -> AppendHandle:
         """Queue a decoded record batch for the next flush; otherwise like `offer_columns`."""
@@ -74,7 +81,37 @@ class Enqueuer:
             batch = decode_batch(schema, batch)  # the stream has got fields since the batch was decoded
         columns = columns_from_arrow(batch, schema)
         return self.offer_columns(
-            producer, stream, sequence, columns, batch.num_rows, nbytes, parks=parks, stamp=stamp, done=done
+            producer,
+            stream,
+            sequence,
+            columns,
+            batch.num_rows,
+            nbytes,
+            parks=parks,
+            stamp=stamp,
+            skips=skips,
+            done=done,
+        )
+
+    async def ingest(
+        self,
+        producer: str | None,
+        stream: str,
+        sequence: int,
+        batch: Any,
+        nbytes: int,
+        *,
+        stamp: int = 0,
+        skips: bool = False,
+    ) -> Outcome:
+        """Offer a batch that does not wait for space, and wait for its outcome; needs `timers`.
+
+        Raises what `offer` and handles raise.
+        """
+        return await outcome_of(
+            lambda done: self.offer(
+                producer, stream, sequence, batch, nbytes, parks=False, stamp=stamp, skips=skips, done=done
+            )
         )
 
     def offer_columns(
@@ -90,13 +127,14 @@ class Enqueuer:
         parks: bool = True,
         gathers: bool = False,
         stamp: int = 0,
+        skips: bool = False,
         done: Listener | None = None,
     ) -> AppendHandle:
         """Queue rows of the stream's schema for the next flush.
 
         `nbytes` is the size of their message; `arrival` is its arrival time in ns, 0 for the time of the
         flush. Rows with `gathers` may wait a short time for others. Without a producer the sequence is 0, and
-        `stamp` identifies the frame in the log, if it is not 0.
+        `stamp` identifies the frame in the log, if it is not 0. With `skips` sequences may be left out.
         Errors are raised here or set on the handle; `done` is called when the handle is settled, which for a
         repeated frame may be before this returns.
         Raises NotFound, SequenceGap, InvalidTuples, Conflict, TooLarge, TooMany, NotReady, StorageFull.
@@ -108,7 +146,7 @@ class Enqueuer:
             expected = log.expected(number)
             if sequence < expected:
                 return self._repeat(log, number, handle)
-            if sequence > expected:
+            if sequence > expected and not skips:
                 raise SequenceGap(str(producer), stream, expected, sequence)
         if log.spec.max_ahead is not None:
             _check_ahead(log, columns, self._clock.now())
@@ -116,7 +154,7 @@ class Enqueuer:
         self._check_room(log, number, nbytes, cost, parks)
         frame = NewFrame(columns, rows, number, sequence or stamp, arrival)
         self._flusher.put(
-            log, PendingAppend(handle, number, frame, None, nbytes, cost, parks), gathers=gathers
+            log, PendingAppend(handle, number, frame, None, nbytes, cost, parks, skips), gathers=gathers
         )
         return handle
 

@@ -251,7 +251,11 @@ class Flusher:
             sequence, number = item.handle.sequence, item.producer
             last = lasts.get(number) or log.last.get(number, 0)
             first = item.handle.first
-            if number and not (first == last + 1 if item.frame is not None else sequence <= last):
+            if number and not (
+                first == last + 1 or (item.skips and first > last)
+                if item.frame is not None
+                else sequence <= last
+            ):
                 gap = SequenceGap(str(item.handle.producer), log.spec.name, last + 1, first)
                 self._settled.append((item, gap))
             elif (

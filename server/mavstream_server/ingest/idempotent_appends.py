@@ -57,7 +57,7 @@ class IdempotentAppends:
     ) -> tuple[int, bool]:
         """Append rows unless they were appended before; returns their position, and whether they are new.
 
-        Raises Conflict if the key was used with another body, TooMany, and what `StreamStore.ingest` raises.
+        Raises Conflict if the key was used with another body, TooMany, and what `Enqueuer.ingest` raises.
         """
         known = self._records.find(stream, key)
         if known is not None and known.fingerprint != fingerprint:
@@ -95,7 +95,7 @@ class IdempotentAppends:
         stamp = secrets.randbits(62) + 1
         record = KeyedAppend(stream, key, fingerprint, stamp, begun, batch.num_rows, None, at)
         self._records.add(record)
-        outcome = await self._streams.ingest(None, stream, 0, batch, nbytes, stamp=stamp)
+        outcome = await self._streams.enqueuer.ingest(None, stream, 0, batch, nbytes, stamp=stamp)
         assert isinstance(outcome, Accepted)
         self._settle(record, outcome.position)
         return outcome.position, True

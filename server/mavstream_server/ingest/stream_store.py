@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -29,7 +28,7 @@ from mavstream_server.core.errors import (
 from mavstream_server.core.importance import AllEqual, Importance
 from mavstream_server.core.namespace import Namespace
 from mavstream_server.core.settings import Settings
-from mavstream_server.ingest.append_handle import Accepted, AppendHandle, Outcome, Repeated
+from mavstream_server.ingest.append_handle import Accepted, AppendHandle, Repeated
 from mavstream_server.ingest.arrival_clock import ArrivalClock
 from mavstream_server.ingest.enqueuer import Enqueuer, Listener
 from mavstream_server.ingest.flusher import CreditListener, Flusher, Timers
@@ -314,28 +313,6 @@ class StreamStore:
         return self.enqueuer.offer(
             producer, stream, sequence, batch, nbytes, parks=parks, stamp=stamp, done=done
         )
-
-    async def ingest(
-        self,
-        producer: str | None,
-        stream: str,
-        sequence: int,
-        batch: Any,
-        nbytes: int,
-        *,
-        parks: bool = False,
-        stamp: int = 0,
-    ) -> Outcome:
-        """Offer a batch and wait for its outcome; needs `timers`. Raises what `offer` and handles raise."""
-        future = asyncio.get_running_loop().create_future()
-
-        def done(handle: AppendHandle) -> None:
-            if not future.done():
-                future.set_result(None)
-
-        handle = self.offer(producer, stream, sequence, batch, nbytes, parks=parks, stamp=stamp, done=done)
-        await future
-        return handle.result()
 
     def join(self, producer: str, stream: str, done: Listener | None = None) -> AppendHandle | None:
         """Have a stream's watermark wait for a producer before its first row; None if it does already."""

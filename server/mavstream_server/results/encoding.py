@@ -16,7 +16,8 @@ from mavstream_protocol.wire.results import RowsHeader
 from mavstream_server.columns.arrow import arrow_from_columns
 from mavstream_server.columns.column import Column, Ints
 from mavstream_server.columns.dictionary import Dictionary
-from mavstream_server.log import Cursor, Frame, GapError, gather
+from mavstream_server.log import Cursor, Frame, GapError
+from mavstream_server.results.row_metadata import gather_rows
 
 MOST_BYTES = 1 << 20
 
@@ -65,7 +66,7 @@ def read_chunk(
         : next((i for i, (one, *_) in enumerate(rows) if _answers(one) != _answers(first)), len(rows))
     ]
     start = rows[0][0].first_position + rows[0][1]
-    columns = gather(rows, schema.names)
+    columns = gather_rows(rows, schema)
     count = sum(stop - first for _, first, stop in rows)
     fitting = fitting_rows(columns, schema, count, most_bytes)
     if fitting < count:

@@ -225,8 +225,8 @@ class QueryResults:
         self._counters.encodings += 1
         return EncodedChunk(chunk, format_)
 
-    def read(self, position: int, most_rows: int) -> ResultChunk | None:
-        """Read rows at a position, or None at the end; raises GapError."""
+    def read(self, position: int, most_rows: int, schema: Schema | None = None) -> ResultChunk | None:
+        """Read rows at a position, with metadata if the schema has it; None at the end. Raises GapError."""
         reader = self.reader
         if self._synced is not None:
             most_rows = min(most_rows, self.readable_end - position)
@@ -234,7 +234,7 @@ class QueryResults:
             return None
         cursor = self._cursors.pop(position, None) or reader.cursor(position)
         try:
-            chunk = read_chunk(cursor, self.query.schema, most_rows)
+            chunk = read_chunk(cursor, schema or self.query.schema, most_rows)
             if chunk is not None:
                 self._read = max(self._read, chunk.stop)
             return chunk

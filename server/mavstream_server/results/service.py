@@ -27,6 +27,7 @@ from mavstream_server.results.query_results import (
     QueryResults,
     ResultCounters,
 )
+from mavstream_server.results.row_metadata import with_metadata
 
 __all__ = ["AnsweringQuery", "OffsetAhead", "Pulled", "QueryResults", "ResultService", "TooManySubscribers"]
 
@@ -55,6 +56,10 @@ class Pulled:
     """The offset of the last row, -1 if there is none: the `after` of the next page."""
     epoch: int
     revision: int
+    end: int
+    """The offset of the next result, when the page was asked for."""
+    complete: bool
+    """Whether the query has ended: no results will follow `end`."""
     gap: tuple[int, int] | None
     gap_reason: GapCause | None = None
 
@@ -69,6 +74,8 @@ class Pulled:
             "next": self.next,
             "epoch": self.epoch,
             "revision": self.revision,
+            "end": self.end,
+            "complete": self.complete,
             "gap": self.gap,
             "gap_reason": self.gap_reason,
         }
@@ -163,26 +170,43 @@ class ResultService:
             results.wake()
 
     async def pull_synced(
-        self, query: AnsweringQuery, after: int | None = None, limit: int = DEFAULT_PULL
+        self,
+        query: AnsweringQuery,
+        after: int | None = None,
+        limit: int = DEFAULT_PULL,
+        *,
+        metadata: bool = False,
     ) -> Pulled:
         """Return results as `pull` does, after waiting until the disk has those that it has to have."""
         await self.of(query).settle()
-        return self.pull(query, after, limit)
+        return self.pull(query, after, limit, metadata=metadata)
 
-    def pull(self, query: AnsweringQuery, after: int | None = None, limit: int = DEFAULT_PULL) -> Pulled:
+    def pull(
+        self,
+        query: AnsweringQuery,
+        after: int | None = None,
+        limit: int = DEFAULT_PULL,
+        *,
+        metadata: bool = False,
+    ) -> Pulled:
         """Return results behind an offset, of one epoch, at most `limit` rows and about 16 MiB.
 
-        Without `after` it starts with the oldest retained result. Raises OffsetAhead.
+        Without `after` it starts with the oldest retained result. With `metadata` rows have it as columns.
+        Raises OffsetAhead, Conflict.
         """
-        results = self.of(query)
+        results, schema = self.of(query), query.schema
+        if metadata:
+            schema = with_metadata(schema, f"query '{query.id}'")
+        # Before the end is looked up: what a query has answered when it ended, does not grow.
+        complete = query.final is not None
         position = results.position_after(after)
         batches: list[pa.RecordBatch] = []
         gap: tuple[int, int] | None = None
         cause: GapCause | None = None
-        origin, room, left = (query.epoch, query.revision), _PULL_BYTES, min(max(limit, 1), MOST_PULLED)
+        origin, room, left = (query.epoch, query.revision), _PULL_BYTES, min(limit, MOST_PULLED)
         while left > 0 and room > 0:
             try:
-                chunk = results.read(position, left)
+                chunk = results.read(position, left, schema)
             except GapError as missing:
                 if batches:
                     break  # reported by the next pull
@@ -198,7 +222,8 @@ class ResultService:
             left -= chunk.stop - chunk.start
             room -= chunk.batch.nbytes
         self.counters.rows += sum(batch.num_rows for batch in batches)
-        return Pulled(query.schema, batches, position - 1, *origin, gap, cause)
+        end = results.readable_end
+        return Pulled(schema, batches, position - 1, *origin, end, complete, gap, cause)
 
     def count_gap(self, rows: int) -> None:
         """Count a gap that is reported to a reader."""

@@ -19,8 +19,9 @@ from mavstream_server.core.clock import Clock
 from mavstream_server.core.damage import DamageReport
 from mavstream_server.core.errors import ServiceError
 from mavstream_server.core.work_queue import WorkQueue, in_turn
-from mavstream_server.log import Cursor, GapCause, GapError, LogEnd, LogReader, gather
+from mavstream_server.log import Cursor, GapCause, GapError, LogEnd, LogReader
 from mavstream_server.results.encoding import CHUNK_ROWS, ResultFormat, fitting_rows, plain_batch
+from mavstream_server.results.row_metadata import gather_rows, with_metadata
 from mavstream_server.results.row_pages import EncodedRows
 
 T = TypeVar("T")
@@ -142,13 +143,18 @@ class StreamRows:
     damage: DamageReport = field(default_factory=DamageReport)
     _open: OrderedDict[str, _OpenStream] = field(default_factory=OrderedDict)
 
-    async def page(self, name: str, after: int | None, limit: int, format_: ResultFormat) -> RowPage:
-        """Return rows behind a position, at most `limit` and about 8 MiB.
+    async def page(
+        self, name: str, after: int | None, limit: int, format_: ResultFormat, *, metadata: bool = False
+    ) -> RowPage:
+        """Return rows behind a position, at most `limit` and about 8 MiB; with `metadata` as columns.
 
-        Without `after` it starts with the oldest retained row. Raises NotFound, PositionAhead, and what
-        `ReadableStream.readable_end` raises.
+        Without `after` it starts with the oldest retained row. Raises NotFound, PositionAhead, Conflict, and
+        what `ReadableStream.readable_end` raises.
         """
         opened = self._of(name)
+        schema = opened.reader.description.schema  # rows from before a field was added have nulls there
+        if metadata:
+            schema = with_metadata(schema, f"stream '{name}'")
         async with opened.lock:
             end = opened.stream.readable_end
             position = min(opened.reader.begin, end.position) if after is None else after + 1
@@ -158,7 +164,8 @@ class StreamRows:
                     "were asked for: give the position of the last row that you have"
                 )
             try:
-                return await self._read(opened, position, end, min(max(limit, 1), MOST_ROWS), format_)
+                rows = EncodedRows(schema, format_)
+                return await self._read(opened, position, end, min(limit, MOST_ROWS), rows)
             finally:
                 opened.used = self.clock.monotonic()
 
@@ -170,16 +177,15 @@ class StreamRows:
                 del self._open[name]
 
     async def _read(
-        self, opened: _OpenStream, position: int, end: LogEnd, limit: int, format_: ResultFormat
+        self, opened: _OpenStream, position: int, end: LogEnd, limit: int, rows: EncodedRows
     ) -> RowPage:
-        schema = opened.reader.description.schema  # rows from before a field was added have nulls there
-        page = RowPage(EncodedRows(schema, format_), position - 1, end)
+        page = RowPage(rows, position - 1, end)
         room = _PAGE_BYTES
         while page.rows.count < limit and room > 0 and position < end.position:
-            most = min(limit - page.rows.count, end.position - position, CHUNK_ROWS[format_])
+            most = min(limit - page.rows.count, end.position - position, CHUNK_ROWS[rows.format])
             cursor = await opened.take_cursor(position)
             try:
-                piece = await in_turn(self.work, _LAST, partial(_read_piece, cursor, schema, most))
+                piece = await in_turn(self.work, _LAST, partial(_read_piece, cursor, rows.schema, most))
             except GapError as missing:
                 if page.rows.count:
                     break  # the next page has it
@@ -219,7 +225,7 @@ def _read_piece(cursor: Cursor, schema: Schema, most: int) -> tuple[pa.RecordBat
         return (None, cursor.position) if spans else None
     start = rows[0][0].first_position + rows[0][1]
     count = sum(stop - first for _, first, stop in rows)
-    columns = gather(rows, schema.names)
+    columns = gather_rows(rows, schema)
     fitting = fitting_rows(columns, schema, count, _PIECE_BYTES)
     if fitting < count:
         columns = {name: column.slice(0, fitting) for name, column in columns.items()}

@@ -46,7 +46,9 @@ async def feed_many(made: Service) -> None:
     schema = made.streams.spec("readings").schema()
     times = made.sequence * 1_000_000_000 + np.arange(ROWS)
     columns = {"at": times.tolist(), "room": ["hall"] * ROWS, "temp": [30] * ROWS}
-    await made.streams.ingest("tests", "readings", made.sequence, decode_columns(schema, columns), 1000)
+    await made.streams.enqueuer.ingest(
+        "tests", "readings", made.sequence, decode_columns(schema, columns), 1000
+    )
 
 
 async def die_at_work(made: Service, number: signal.Signals) -> None:

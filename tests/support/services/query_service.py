@@ -94,7 +94,7 @@ class Service:
         start = self.sequence * 1_000_000_000
         rows = [{"at": start + n * 1_000_000, "room": "hall", "temp": temp} for n, temp in enumerate(temps)]
         batch = decode_rows(self.streams.spec("readings").schema(), rows)
-        await self.streams.ingest("tests", "readings", self.sequence, batch, 1000)
+        await self.streams.enqueuer.ingest("tests", "readings", self.sequence, batch, 1000)
 
     async def answers(self, id_: str, count: int, after: int | None = None) -> list[dict[str, Any]]:
         """Wait for a number of answers, and return them."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import atexit
+import os
 import shutil
 import tempfile
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyspark
 from pyspark.sql.functions import expr
 
 from mavstream_spark.datasets.reader import Dataset
@@ -34,9 +36,23 @@ HOMES = HomesOptions(homes=2, days=1, seed=SEED, anomalies=1.0)
 
 @cache
 def shared_session() -> SparkSession:
+    os.environ.setdefault("SPARK_HOME", str(_home()))
     spark = start_session("local[2]", SETTINGS)
     atexit.register(spark.stop)
     return spark
+
+
+def _home() -> Path:
+    """Return PySpark's own Spark without its archive of Python modules, which every worker would compile.
+
+    A worker of a streaming source has ten seconds to start, which a busy machine does not always keep.
+    """
+    home = shared_folder() / "spark"
+    home.mkdir()
+    for part in Path(pyspark.__file__).parent.iterdir():
+        if part.name != "python":
+            (home / part.name).symlink_to(part)
+    return home
 
 
 @cache

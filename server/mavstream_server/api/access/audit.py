@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from datetime import UTC, datetime
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
@@ -22,6 +23,8 @@ _FILES = 5
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})
 REFUSED = frozenset({401, 403, 421, 429})
 """Statuses that are recorded of reads, too."""
+_ROWS = re.compile(r"/v1/streams/[^/]+/(tuples|batches|stages/[^/]+)")
+"""Paths at which rows are sent and read."""
 _LONGEST_PATH = 500
 OBJECT = "mavstream.object"
 """Key of a request's scope: the path of its object by id, where the request may name it otherwise."""
@@ -91,7 +94,7 @@ class Audit:
         try:
             await self.app(scope, receive, noting)
         finally:
-            appended = scope["path"].endswith("/tuples") and status < 400
+            appended = status < 400 and _ROWS.fullmatch(scope["path"]) is not None
             if status in REFUSED or (scope["method"] not in _READS and not appended):
                 made = headers.get(b"location", b"").decode(errors="replace") or None
                 self._record(scope["method"], scope, made=made, status=status, code=_code(body))

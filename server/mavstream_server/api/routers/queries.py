@@ -27,6 +27,7 @@ from mavstream_server.api.bodies import ARROW, JSON, QueryRoute
 from mavstream_server.api.encodings import NOT_ACCEPTABLE, prefers
 from mavstream_server.api.paging import PageQuery
 from mavstream_server.api.problems import documented
+from mavstream_server.api.routers.stream_rows import WithMetadata
 from mavstream_server.api.services import Parts, Services
 from mavstream_server.api.versions import IfMatch, etag
 from mavstream_server.core.principal import Principal
@@ -216,8 +217,8 @@ async def show_qos(query: Found, parts: Parts) -> QosReport:
 _PULLED: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "Rows of one epoch. As Arrow the rows are an IPC stream, and the headers "
-        "`Mavstream-Next`, `Mavstream-Epoch`, `Mavstream-Revision` and `Mavstream-Gap` (`START-STOP`) carry "
-        "the rest",
+        "`Mavstream-Next`, `Mavstream-Epoch`, `Mavstream-Revision`, `Mavstream-End`, `Mavstream-Complete`, "
+        "`Mavstream-Gap` (`START-STOP`) and `Mavstream-Gap-Reason` carry the rest",
         "content": {ARROW: {"schema": {"type": "string", "format": "binary"}}},
     },
     406: NOT_ACCEPTABLE,
@@ -238,7 +239,8 @@ async def pull_results(
         int | None,
         Query(ge=-1, le=_LAST_OFFSET, description="Offset of the last row received; omit it for all rows"),
     ] = None,
-    limit: Annotated[int, Query(ge=1, le=MOST_PULLED, description="Maximum number of rows")] = DEFAULT_PULL,
+    limit: Annotated[int, Query(ge=0, le=MOST_PULLED, description="Maximum number of rows")] = DEFAULT_PULL,
+    metadata: WithMetadata = False,
 ) -> Response:
     """Get results. A websocket at the same path has them pushed (`?after=&format=&on_lag=`).
 
@@ -246,11 +248,13 @@ async def pull_results(
     """
     as_arrow = prefers(request, ARROW, JSON)
     query.require_reader(who)
-    pulled = await parts.results.pull_synced(query, after, limit)
+    pulled = await parts.results.pull_synced(query, after, limit, metadata=metadata)
     if not as_arrow:
         return Response(pulled.json(), media_type=JSON)
     headers = {"mavstream-next": str(pulled.next), "mavstream-epoch": str(pulled.epoch)}
     headers["mavstream-revision"] = str(pulled.revision)
+    headers["mavstream-end"] = str(pulled.end)
+    headers["mavstream-complete"] = str(pulled.complete).lower()
     if pulled.gap is not None:
         headers["mavstream-gap"] = f"{pulled.gap[0]}-{pulled.gap[1]}"
         headers["mavstream-gap-reason"] = str(pulled.gap_reason)

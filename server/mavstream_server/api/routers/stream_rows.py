@@ -24,6 +24,11 @@ router = APIRouter(prefix="/v1/streams", tags=["streams"])
 
 Reader = Annotated[Principal, Depends(require(Role.CLIENT))]
 
+WithMetadata = Annotated[
+    bool,
+    Query(description="Whether rows have `_position`, `_time`, `_arrival` and `_watermark` as columns"),
+]
+
 _LAST_POSITION = (1 << 63) - 1
 _READ: dict[int | str, dict[str, Any]] = {
     200: {
@@ -48,7 +53,8 @@ async def read_tuples(
             ge=-1, lt=_LAST_POSITION, description="Position of the last row received; omit it for all rows"
         ),
     ] = None,
-    limit: Annotated[int, Query(ge=1, le=MOST_ROWS, description="Maximum number of rows")] = DEFAULT_ROWS,
+    limit: Annotated[int, Query(ge=0, le=MOST_ROWS, description="Maximum number of rows")] = DEFAULT_ROWS,
+    metadata: WithMetadata = False,
 ) -> Response:
     """Read the retained rows of a stream, in pages of about 8 MiB at most.
 
@@ -58,7 +64,7 @@ async def read_tuples(
     _refuse_derived(name, parts)
     who.require_stream(name)
     format_ = ResultFormat.ARROW if as_arrow else ResultFormat.ROWS
-    page = await parts.rows.page(name, after, limit, format_)
+    page = await parts.rows.page(name, after, limit, format_, metadata=metadata)
     if as_arrow:
         return Response(page.rows.arrow(), media_type=ARROW, headers=_headers(page))
     return Response(page.json(), media_type=JSON)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from collections.abc import Mapping
 from typing import Annotated
@@ -23,7 +22,7 @@ from mavstream_server.api.problems import documented
 from mavstream_server.api.services import Parts, Services
 from mavstream_server.core.errors import Conflict, Forbidden, Refused
 from mavstream_server.core.principal import Principal
-from mavstream_server.ingest.stream_store import Accepted, AppendHandle
+from mavstream_server.ingest.append_handle import Accepted, outcome_of
 from mavstream_server.supervisor.engine_link import EngineRefused
 
 router = APIRouter(prefix="/v1/streams", tags=["streams"])
@@ -162,6 +161,7 @@ async def remove_stream(name: StreamName, parts: Parts) -> None:
         await _detach(name, parts)
         users = parts.queries.users(name)  # a query may have been registered meanwhile
     parts.streams.remove(name, users)
+    parts.stages.remove_stream(name)
 
 
 async def _detach(name: str, parts: Services) -> None:
@@ -205,19 +205,19 @@ async def append_tuples(
         parts.catalog.producers.check(producer, who)
         parts.catalog.producers.register(producer, who.name)
         parts.producer_upkeep.touch(producer)
-    _check_rate(parts, who)
+    check_rate(parts, who)
     body = await request.body()
     kind = request.headers.get("content-type", "")
     batch = decode_body(parts.streams.spec(name).schema(), kind, body)
     rows, traffic = batch.num_rows, parts.traffic
-    _count_received(parts, who, name, rows)
+    count_received(parts, who, name, rows)
     try:
         if key is not None:
             fingerprint = hashlib.sha256(kind.encode() + b"\n" + body).hexdigest()
             position, new = await parts.appends.append(name, who.scope(key), fingerprint, batch, len(body))
             (traffic.acked if new else traffic.repeated)[name] += rows if new else 1
             return TuplesTaken(accepted=rows, position=position, sequence=None)
-        outcome = await parts.streams.ingest(producer, name, sequence or 0, batch, len(body))
+        outcome = await parts.streams.enqueuer.ingest(producer, name, sequence or 0, batch, len(body))
     except BaseException:
         traffic.rejected[name] += rows
         raise
@@ -234,12 +234,12 @@ async def insert_rows(
     """Append rows given as columns, all or none, with the checks of `append_tuples`."""
     schema = parts.streams.spec(name).schema()
     who.require_stream(name)
-    _check_rate(parts, who)
+    check_rate(parts, who)
     batch = decode_columns(schema, columns)
     rows = batch.num_rows
-    _count_received(parts, who, name, rows)
+    count_received(parts, who, name, rows)
     try:
-        outcome = await parts.streams.ingest(None, name, 0, batch, batch.nbytes)
+        outcome = await parts.streams.enqueuer.ingest(None, name, 0, batch, batch.nbytes)
     except BaseException:
         parts.traffic.rejected[name] += rows
         raise
@@ -248,14 +248,15 @@ async def insert_rows(
     return TuplesTaken(accepted=rows, position=position, sequence=None)
 
 
-def _check_rate(parts: Services, who: Principal) -> None:
+def check_rate(parts: Services, who: Principal) -> None:
     """Raise TooMany if a token has appended more rows per second than it may."""
     rate = parts.usage.rate(who)
     if rate is not None:
         rate.check(who.name)
 
 
-def _count_received(parts: Services, who: Principal, name: str, rows: int) -> None:
+def count_received(parts: Services, who: Principal, name: str, rows: int) -> None:
+    """Count rows in the metrics of a stream, and against the rate of a token."""
     parts.traffic.received[name] += rows
     rate = parts.usage.rate(who)
     if rate is not None:
@@ -274,12 +275,5 @@ async def complete_stream(name: StreamName, parts: Parts, who: Maker) -> StreamI
     administrators; for every feeder if it has no owner.
     """
     _require_maker(name, parts, who, "completing")
-    settled: asyncio.Future[AppendHandle] = asyncio.get_running_loop().create_future()
-
-    def on_settled(handle: AppendHandle) -> None:
-        if not settled.done():
-            settled.set_result(handle)
-
-    parts.streams.complete(name, on_settled)
-    (await settled).result()
+    await outcome_of(lambda done: parts.streams.complete(name, done))
     return parts.streams.info(name)
