@@ -39,7 +39,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]
         ("GET", "/v1/streams/readings/tuples", None, {"client"}),
         ("PATCH", "/v1/streams/none", {}, {"client", "feeder"}),
         ("GET", "/v1/streams/readings/stages", None, {"client", "feeder"}),
-        ("PUT", "/v1/streams/readings/stages/s", [], {"feeder"}),
+        ("PUT", "/v1/streams/none/stages/s", [], {"feeder"}),
         ("DELETE", "/v1/streams/readings/stages/none", None, {"feeder"}),
         ("POST", "/v1/streams/readings/batches", {}, {"feeder"}),
         ("POST", "/v1/queries/validate", {}, {"client", "feeder"}),

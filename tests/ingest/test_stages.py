@@ -15,7 +15,7 @@ from mavstream_protocol.tokens import Role
 from mavstream_server.core.errors import Forbidden, NotFound, TooLarge, TooMany
 from mavstream_server.core.principal import ANYBODY, Principal
 from mavstream_server.ingest.append_handle import Accepted, Outcome, Repeated
-from mavstream_server.ingest.staging.publishing import Batch, Publisher
+from mavstream_server.ingest.staging.publishing import Publisher, StagedBatch
 from mavstream_server.ingest.staging.stages import StageStore
 from mavstream_server.testing import ManualClock
 
@@ -58,7 +58,7 @@ class Publishing:
         ends: bool = False,
         who: Principal = ANYBODY,
     ) -> Coroutine[Any, Any, Outcome]:
-        return self.publisher.publish(Batch(stream, producer, sequence, stages, ends), who)
+        return self.publisher.publish(StagedBatch(stream, producer, sequence, stages, ends), who)
 
     def names(self, stream: str = "numbers") -> list[str]:
         return [stage.name for stage in self.stages.of_stream(stream)]

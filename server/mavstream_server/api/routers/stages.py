@@ -20,8 +20,8 @@ from mavstream_server.api.routers.streams import StreamName, TuplesTaken, check_
 from mavstream_server.api.services import Parts, Services
 from mavstream_server.core.principal import Principal
 from mavstream_server.ingest.append_handle import Accepted
-from mavstream_server.ingest.staging.publishing import Batch
-from mavstream_server.ingest.staging.stages import Stage
+from mavstream_server.ingest.staging.publishing import StagedBatch
+from mavstream_server.ingest.staging.stages import StoredStage
 
 router = APIRouter(prefix="/v1/streams/{name}", tags=["streams"])
 
@@ -73,7 +73,7 @@ async def publish_batch(name: StreamName, batch: NewBatch, parts: Parts, who: Fe
     check_rate(parts, who)
     parts.catalog.producers.register(batch.producer, who.name)
     parts.producer_upkeep.touch(batch.producer)
-    given = Batch(name, batch.producer, batch.sequence, batch.stages, batch.end)
+    given = StagedBatch(name, batch.producer, batch.sequence, batch.stages, batch.end)
     outcome = await parts.publisher.publish(given, who)
     if not isinstance(outcome, Accepted):
         parts.traffic.repeated[name] += 1
@@ -83,7 +83,7 @@ async def publish_batch(name: StreamName, batch: NewBatch, parts: Parts, who: Fe
     return TuplesTaken(accepted=outcome.rows, position=outcome.position, sequence=batch.sequence)
 
 
-def _info(stage: Stage, parts: Services) -> StageInfo:
+def _info(stage: StoredStage, parts: Services) -> StageInfo:
     return StageInfo(
         name=stage.name,
         rows=stage.rows,

@@ -21,11 +21,11 @@ from mavstream_protocol.tuples import arrow_schema
 from mavstream_server.core.errors import TooLarge
 from mavstream_server.core.principal import Principal
 from mavstream_server.ingest.append_handle import Outcome, Repeated, outcome_of
-from mavstream_server.ingest.staging.stages import Stage, StageStore
+from mavstream_server.ingest.staging.stages import StageStore, StoredStage
 from mavstream_server.ingest.stream_store import StreamStore
 
 
-class Batch(NamedTuple):
+class StagedBatch(NamedTuple):
     """A batch to be published: which stages, as which frame of which producer."""
 
     stream: str
@@ -46,7 +46,7 @@ class Publisher:
     """The largest batch, in bytes."""
     _locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = field(default_factory=WeakValueDictionary)
 
-    async def publish(self, batch: Batch, who: Principal) -> Outcome:
+    async def publish(self, batch: StagedBatch, who: Principal) -> Outcome:
         """Append the rows of a batch unless its sequence was published before; its stages are removed.
 
         Raises NotFound, Forbidden, TooLarge, and what `Enqueuer.ingest` raises; then the stages stay.
@@ -58,7 +58,7 @@ class Publisher:
                 await outcome_of(lambda done: self.streams.end(batch.producer, batch.stream, done))
             return outcome
 
-    async def _publish(self, batch: Batch, who: Principal) -> Outcome:
+    async def _publish(self, batch: StagedBatch, who: Principal) -> Outcome:
         spec = self.streams.spec(batch.stream)
         last = self.streams.last_sequence(batch.producer, batch.stream)
         if batch.sequence <= last:
@@ -77,7 +77,7 @@ class Publisher:
         )
 
 
-def _rows_of(stages: Sequence[Stage], spec: StreamSpec) -> pa.RecordBatch:
+def _rows_of(stages: Sequence[StoredStage], spec: StreamSpec) -> pa.RecordBatch:
     """Return the rows of stages in the order of their event times, with texts as codes.
 
     Stages are filled side by side: one behind the other, the rows of the later ones would be late.

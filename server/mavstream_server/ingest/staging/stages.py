@@ -29,7 +29,7 @@ _PERIOD = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class StoredStage:
     """A stage as it is on disk."""
 
     stream: str
@@ -67,7 +67,7 @@ class StageStore:
         self._clock = clock
         self._most_bytes = most_bytes
         self._expiry_us = expiry_us
-        self._stages: dict[tuple[str, str], Stage] = {}
+        self._stages: dict[tuple[str, str], StoredStage] = {}
         self._nbytes = 0
         self._looked = clock.monotonic()
         for folder in sorted(directory.glob("*/")):
@@ -91,13 +91,13 @@ class StageStore:
         """The bytes of all stages."""
         return self._nbytes
 
-    def of_stream(self, stream: str) -> list[Stage]:
+    def of_stream(self, stream: str) -> list[StoredStage]:
         """Return the stages of a stream, ordered by name."""
         return sorted(
             (stage for stage in self._stages.values() if stage.stream == stream), key=lambda each: each.name
         )
 
-    def find(self, stream: str, name: str, who: Principal) -> Stage:
+    def find(self, stream: str, name: str, who: Principal) -> StoredStage:
         """Return a stage; raises NotFound, and Forbidden if it belongs to somebody else."""
         stage = self._stages.get((stream, name))
         if stage is None:
@@ -105,7 +105,7 @@ class StageStore:
         _require_owner(stage, who)
         return stage
 
-    async def put(self, stream: str, name: str, batch: pa.RecordBatch, who: Principal) -> Stage:
+    async def put(self, stream: str, name: str, batch: pa.RecordBatch, who: Principal) -> StoredStage:
         """Store rows under a name, in place of what is there.
 
         Raises Forbidden if the stage belongs to somebody else, TooMany, StorageFull, StorageFailed.
@@ -126,7 +126,7 @@ class StageStore:
         self._add(stage)
         return stage
 
-    def remove(self, stage: Stage) -> None:
+    def remove(self, stage: StoredStage) -> None:
         """Remove a stage; does nothing if it is gone or was replaced."""
         if self._stages.get((stage.stream, stage.name)) is stage:
             del self._stages[stage.stream, stage.name]
@@ -172,7 +172,7 @@ class StageStore:
                 code="too_many_stages",
             )
 
-    def _add(self, stage: Stage) -> None:
+    def _add(self, stage: StoredStage) -> None:
         known = self._stages.get((stage.stream, stage.name))
         self._nbytes += stage.nbytes - (0 if known is None else known.nbytes)
         self._stages[stage.stream, stage.name] = stage
@@ -186,7 +186,7 @@ def _no_stage(stream: str, name: str) -> NotFound:
     )
 
 
-def _require_owner(stage: Stage, who: Principal) -> None:
+def _require_owner(stage: StoredStage, who: Principal) -> None:
     if not who.may_change(stage.owner):
         raise Forbidden(
             f"stage '{stage.name}' of stream '{stage.stream}' belongs to token '{stage.owner}', and this is "
@@ -194,7 +194,7 @@ def _require_owner(stage: Stage, who: Principal) -> None:
         )
 
 
-def _write(file: Path, batch: pa.RecordBatch, owner: str | None, at_us: int) -> Stage:
+def _write(file: Path, batch: pa.RecordBatch, owner: str | None, at_us: int) -> StoredStage:
     """Write a file that is there as a whole or not at all."""
     draft = file.with_name(f"{file.stem}-{secrets.token_hex(8)}{_DRAFT}")
     notes = {_SENT: str(at_us).encode(), **({} if owner is None else {_OWNER: owner.encode()})}
@@ -211,13 +211,13 @@ def _write(file: Path, batch: pa.RecordBatch, owner: str | None, at_us: int) -> 
     return _opened(file)
 
 
-def _opened(file: Path) -> Stage:
+def _opened(file: Path) -> StoredStage:
     with pa.memory_map(str(file)) as source:
         reader = pa.ipc.open_file(source)
         notes = reader.schema.metadata or {}
         rows = sum(reader.get_batch(index).num_rows for index in range(reader.num_record_batches))
     owner = notes.get(_OWNER)
-    return Stage(
+    return StoredStage(
         file.parent.name,
         file.stem,
         file,
