@@ -189,6 +189,26 @@ def test_computed_texts_count_as_memory_of_the_query(stream: MakeStream) -> None
     assert "in operator 'n10'" in run.query.reason
 
 
+@pytest.mark.parametrize(("policy", "options"), POLICIES, ids=lambda value: str(value))
+def test_a_query_that_fails_amid_its_work_has_nothing_more_to_do(
+    readings: ScriptedStream, policy: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mavstream_server.operators.joins.sorted_run.PAIRS_AT_ONCE", 64)
+    monkeypatch.setattr("mavstream_server.operators.joins.recent_rows._MOST_COMPARISONS", 100)
+    monkeypatch.setattr("mavstream_server.operators.joins.interval_join._LARGE_ANSWER", 16)
+    engine = Engine(TickingClock(MS), policy, options)
+    engine.attach(readings.name, readings.reader)
+    run = run_plan(JOIN, "pairs", [readings], engine=engine, earliest=True, memory_limit=6000)
+    readings.rows(*((number, 0, number) for number in range(200)))
+    join = run.query.network.operators["pairs"]
+    engine.run()
+    assert run.query.state is QueryState.FAILED
+    assert run.query.reason is not None
+    assert "more than its limit of 6000" in run.query.reason
+    assert join.unfinished is None
+    assert not engine.step()
+
+
 def test_a_query_with_too_many_windows_per_row_is_refused(readings: ScriptedStream) -> None:
     windows = {**HOPPING["windows"], "window": {"kind": "hopping", "size": "100s", "hop": "1ms"}}
     with pytest.raises(InvalidPlan, match="each row would be in 100000 windows, at most 10000 are possible"):

@@ -325,8 +325,7 @@ class RunningQuery:
         for task in self._all_tasks():
             task.become(OperatorState.STOP)
         for operator in self.network.operators.values():
-            for queue in operator.inputs:
-                queue.clear()
+            operator.abandon()
         self._counters = self.counters
         self._rows_read = self.rows_in
         self._shedding_intervals = self.shedding_intervals

@@ -87,6 +87,12 @@ class Operator(ABC):
         while self.unfinished is not None:
             self.proceed()
 
+    def abandon(self) -> None:
+        """Drop unfinished work and what waits at the inputs, because the query has ended."""
+        self.unfinished = None
+        for queue in self.inputs:
+            queue.clear()
+
     def emit(self, batch: Batch) -> None:
         """Push a batch to all output queues; a watermark without rows only where it leads to anything."""
         if not batch.size:
