@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mavstream._client import Client
+if TYPE_CHECKING:
+    from mavstream._client import Client
 
 
 class Output(StrEnum):
@@ -29,6 +30,9 @@ class Session:
 
     def connect(self) -> Client:
         """Return a client, to be closed by the caller."""
+        # Imported here: `--help` does not need it.
+        from mavstream._client import Client
+
         return Client(self.url, token=self.token, timeout=self.timeout)
 
 
