@@ -244,7 +244,7 @@ def test_a_stream_is_created_and_takes_a_file(page: Page, base: str, client: Cli
     file.write_text("home,open\n1,true\n2,\n")
     page.locator("[data-key=stream-doors] > summary").click()
     page.get_by_label("Rows for doors").set_input_files(file)
-    expect(page.locator("[data-key=stream-doors]")).to_contain_text("2 rows")
+    expect(page.locator("[data-key=stream-doors]")).to_contain_text("2 rows of doors.csv were appended")
     assert client.stream_info("doors").position == 2
 
 
