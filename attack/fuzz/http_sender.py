@@ -1,4 +1,4 @@
-"""Sender of fuzzed HTTP requests: some keep-alive connections in a process of its own."""
+"""Sender of fuzzed HTTP requests: keep-alive connections in a process of its own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from attack.findings import Findings
 from attack.fuzz.requests import FuzzRequest, request
 from attack.target.raw_http import Answer
 
-CONNECTIONS = 8
+CONNECTIONS = 32
 _CUT = 70.0  # seconds after which an answer is given up
 _TRACE = "/scheduler/trace"
 _READ = 1 << 16
