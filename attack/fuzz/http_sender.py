@@ -16,7 +16,7 @@ from attack.target.raw_http import Answer
 CONNECTIONS = 32
 _CUT = 70.0  # seconds after which an answer is given up
 _BOUNDED_ELSEWHERE = ("/scheduler/trace", "/queries/try")
-"""A trace is answered after the seconds that it asks for; trials run one after the other, in a process each."""
+"""A trace is answered after the seconds that it asks for; trials run one after the other, in processes."""
 _READ = 1 << 16
 
 
