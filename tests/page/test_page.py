@@ -80,6 +80,21 @@ def test_why_there_are_no_results_is_answered(page: Page, base: str, client: Cli
     query.delete()
 
 
+def test_a_query_that_is_deleted_leaves_other_views_alone(
+    page: Page, context: BrowserContext, base: str, client: Client
+) -> None:
+    query = client.submit(HOT, name="short_lived", class_="comfort")
+    page.goto(f"{base}/queries/{query.id}")
+    expect(page.get_by_role("heading", name="short_lived")).to_be_visible()
+    query.delete()
+    expect(page.get_by_text("there is no query 'short_lived", exact=False)).to_be_visible()
+    expect(page.locator("header.top")).to_contain_text("live")
+    expect(page.locator("#disconnected")).to_have_count(0)
+    beside = context.new_page()
+    beside.goto(base)
+    expect(beside.get_by_role("heading", name="Classes")).to_be_visible()
+
+
 def test_a_query_is_paused_and_resumed_with_the_keyboard_alone(
     page: Page, base: str, hot: str, client: Client
 ) -> None:
