@@ -37,9 +37,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group("page"))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def chromium() -> Iterator[Browser]:
-    # Of a module, and not of the session: while Playwright runs, no other test could run an event loop.
+    # Not of the session: while Playwright runs, no other test could run an event loop.
     path = shutil.which("chromium")
     if path is None:
         if os.environ.get("CI"):
@@ -51,7 +51,7 @@ def chromium() -> Iterator[Browser]:
         browser.close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     """A server with its page, and a stream `readings` with a class and a query."""
     running = ServerProcess(tmp_path_factory.mktemp("page"), "--page").wait_ready()
@@ -70,7 +70,7 @@ def _fields(text: str) -> list[dict[str, str]]:
     return [dict(zip(("name", "type"), each.split(), strict=True)) for each in text.split(", ")]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def client(server: ServerProcess) -> Iterator[Client]:
     with Client(server.url) as made:
         yield made
@@ -82,7 +82,7 @@ def page_of(server: ServerProcess) -> str:
     return httpx.get(f"{server.url}/").headers["location"].rstrip("/")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def base(server: ServerProcess) -> str:
     return page_of(server)
 

@@ -80,6 +80,21 @@ def test_why_there_are_no_results_is_answered(page: Page, base: str, client: Cli
     query.delete()
 
 
+def test_a_query_that_is_deleted_leaves_other_views_alone(
+    page: Page, context: BrowserContext, base: str, client: Client
+) -> None:
+    query = client.submit(HOT, name="short_lived", class_="comfort")
+    page.goto(f"{base}/queries/{query.id}")
+    expect(page.get_by_role("heading", name="short_lived")).to_be_visible()
+    query.delete()
+    expect(page.get_by_text("there is no query 'short_lived", exact=False)).to_be_visible()
+    expect(page.locator("header.top")).to_contain_text("live")
+    expect(page.locator("#disconnected")).to_have_count(0)
+    beside = context.new_page()
+    beside.goto(base)
+    expect(beside.get_by_role("heading", name="Classes")).to_be_visible()
+
+
 def test_a_query_is_paused_and_resumed_with_the_keyboard_alone(
     page: Page, base: str, hot: str, client: Client
 ) -> None:
@@ -244,7 +259,7 @@ def test_a_stream_is_created_and_takes_a_file(page: Page, base: str, client: Cli
     file.write_text("home,open\n1,true\n2,\n")
     page.locator("[data-key=stream-doors] > summary").click()
     page.get_by_label("Rows for doors").set_input_files(file)
-    expect(page.locator("[data-key=stream-doors]")).to_contain_text("2 rows")
+    expect(page.locator("[data-key=stream-doors]")).to_contain_text("2 rows of doors.csv were appended")
     assert client.stream_info("doors").position == 2
 
 
@@ -292,53 +307,3 @@ def test_decisions_are_shown_under_an_overload(page: Page, base: str, client: Cl
         expect(page.locator("#now")).to_contain_text("missed target")
     tight.delete()
     beside.delete()
-
-
-def test_a_query_is_composed_as_sql_and_its_rows_are_seen(page: Page, base: str, client: Client) -> None:
-    page.goto(f"{base}/compose")
-    editor = page.get_by_label("SQL", exact=True)
-    editor.press_sequentially("SELECT room, celsius FROM read")
-    page.get_by_role("button", name="readings", exact=True).click()
-    expect(editor).to_have_value(re.compile("FROM readings"))
-    editor.press_sequentially("WHERE celsuis > 30")
-    expect(page.locator("#sql-error")).to_contain_text("Line 1, column")
-    expect(page.get_by_role("button", name="Submit")).to_be_disabled()
-    editor.fill("SELECT room, celsius FROM readings WHERE celsius > 30")
-    graph = page.get_by_role("img", name="Operators of the plan")
-    expect(graph).to_contain_text("select celsius > 30")
-    expect(page.locator("[data-key=graph]")).to_contain_text("Admission")
-    client.append("readings", rows(3))
-    page.get_by_role("button", name="Try it on the last 1,000 rows").click()
-    expect(page.locator("#tried")).to_contain_text("answers from")
-    page.locator("#submit").get_by_label("Name").fill("by_sql")
-    page.get_by_role("button", name="Submit").click()
-    expect(page.get_by_role("status").last).to_contain_text("Submitted as")
-    client.append("readings", [{**rows(1)[0], "room": "loft"}])
-    expect(page.get_by_role("region", name="results")).to_contain_text("loft")
-
-
-def test_a_query_is_composed_of_operators_and_its_rows_are_seen(
-    page: Page, base: str, client: Client
-) -> None:
-    page.goto(f"{base}/compose")
-    page.get_by_role("button", name="Operators", exact=True).click()
-    page.get_by_role("button", name="+ source").click()
-    page.get_by_label("stream of source").select_option("readings")
-    expect(page.get_by_role("img", name="Operators of the plan")).to_contain_text("source readings")
-    page.get_by_role("button", name="+ select").click()
-    where = page.get_by_label("where of select")
-    where.fill("celsius >")
-    where.press("Tab")
-    expect(page.locator("[data-key=step-select]")).to_contain_text("see the error")
-    where.fill("celsius > 90")
-    where.press("Tab")
-    expect(page.locator("[data-key=graph]")).to_contain_text("valid")
-    expect(page.locator("[data-key=step-select]")).to_contain_text("celsius float")
-    page.locator("#submit").get_by_label("Name").fill("by_steps")
-    page.get_by_role("button", name="Submit").click()
-    client_rows = [{**rows(1)[0], "room": "sauna", "celsius": 95.0}]
-    expect(page.get_by_text("Waiting for the first rows")).to_be_visible()
-    client.append("readings", client_rows)
-    expect(page.get_by_role("region", name="results")).to_contain_text("sauna")
-    page.get_by_role("button", name="SQL", exact=True).click()
-    expect(page.get_by_label("SQL", exact=True)).to_have_value(re.compile(r"WHERE celsius > 90"))

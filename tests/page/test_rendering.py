@@ -7,8 +7,8 @@ import pytest
 from mavstream_page.components import numbers
 from mavstream_page.components.charts import Series, line_chart
 from mavstream_page.components.html import h
-from mavstream_page.data.compose import completed, suggestions
-from mavstream_page.data.draft import Draft, node_of, steps_of
+from mavstream_page.composer.draft import Draft, node_of, steps_of
+from mavstream_page.composer.names import names_of
 from mavstream_page.data.history import History, Rate, RecentLatency, percentile
 from mavstream_protocol import Plan
 from mavstream_protocol.schema import Field, FieldType, Schema
@@ -108,18 +108,11 @@ def test_windows_that_cannot_be_read_say_what_is_expected() -> None:
         node_of("aggregate", {"window": "weekly"})
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("", "SELECT"),
-        ("SELECT * FROM ", "readings"),
-        ("SELECT * FROM rea", "readings"),
-        ("SELECT * FROM readings WHERE cel", "celsius"),
-    ],
-)
-def test_names_are_completed(text: str, expected: str) -> None:
-    assert expected in suggestions(text, len(text), CATALOG)
-
-
-def test_a_completion_replaces_the_word_at_the_caret() -> None:
-    assert completed("SELECT ro FROM readings", 9, "room") == ("SELECT room FROM readings", 12)
+def test_columns_functions_and_key_words_are_completed() -> None:
+    names = names_of(CATALOG)
+    assert names["sources"]["readings"] == {
+        "kind": "stream",
+        "columns": {"room": "string", "celsius": "float"},
+    }
+    assert names["functions"]["avg"] == "aggregate"
+    assert {"select", "group by", "tumble"} <= set(names["keywords"])

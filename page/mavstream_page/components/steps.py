@@ -5,7 +5,7 @@ from __future__ import annotations
 from mavstream_page.components.fields import fields_shown
 from mavstream_page.components.html import Markup, h
 from mavstream_page.components.marks import BAD, button, empty, mark, select
-from mavstream_page.data.draft import FIELDS, Draft
+from mavstream_page.composer.draft import FIELDS, Draft
 from mavstream_page.data.streams import StreamsTopic
 
 _HINTS = {
@@ -19,7 +19,7 @@ _HINTS = {
 }
 
 
-def step_editor(draft: Draft, known: StreamsTopic, version: int, error: Markup) -> Markup:
+def step_editor(draft: Draft, known: StreamsTopic, version: int) -> Markup:
     """Return the operators of a draft as forms; `version` grows when their texts are replaced."""
     steps = [_step(draft, known, version, name, op, texts) for name, (op, texts) in draft.steps.items()]
     add = [button(f"+ {op}", "add", kind="small", op=op) for op in FIELDS]
@@ -27,7 +27,6 @@ def step_editor(draft: Draft, known: StreamsTopic, version: int, error: Markup) 
         "div",
         steps or empty("Begin with a source: the stream that the query reads."),
         h("div", h("span", "Add", class_="soft"), add, class_="buttons", id="add"),
-        error,
         class_="steps",
     )
 
@@ -37,7 +36,7 @@ def _step(
 ) -> Markup:
     wrong = name in draft.wrong
     fields = [_field(draft, known, version, name, field, text) for field, text in texts.items()]
-    schema = draft.validation.schemas.get(name, ()) if draft.validation else ()
+    schema = draft.schemas.get(name, ())
     return h(
         "div",
         h(

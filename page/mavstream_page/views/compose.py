@@ -6,16 +6,22 @@ import json
 from collections.abc import Hashable
 from typing import Any
 
+from nicegui import ui
+
 from mavstream_page.components import numbers
 from mavstream_page.components.fields import fields_shown
 from mavstream_page.components.html import Child, Markup, h, join
+from mavstream_page.components.live import Live
 from mavstream_page.components.marks import BAD, GOOD, QUIET, WARNING, button, card, empty, mark, select
 from mavstream_page.components.plan_graph import plan_graph
 from mavstream_page.components.results import result_chart, result_table
 from mavstream_page.components.screen import View
 from mavstream_page.components.steps import step_editor
-from mavstream_page.data.compose import completed, suggestions
-from mavstream_page.data.draft import Draft
+from mavstream_page.composer.checker import Checker
+from mavstream_page.composer.draft import Draft
+from mavstream_page.composer.names import names_of
+from mavstream_page.composer.sql_editor import SqlEditor
+from mavstream_page.data.catalog import catalog_of
 from mavstream_page.data.hub import Hub
 from mavstream_page.data.queries import QueryTopic
 from mavstream_page.data.streams import StreamsTopic
@@ -37,10 +43,10 @@ class ComposeView(View):
     def __init__(self, hub: Hub) -> None:
         super().__init__(hub)
         self._draft = Draft()
+        self._checker = Checker(self._draft, hub.client, self._answered)
         self._streams = hub.topic(StreamsTopic.key, StreamsTopic)
         self._submitted: QueryTopic | None = None
         self._version = 0
-        self._caret = 0
         self._trial: TrialResult | None = None
         self._trying = False
 
@@ -51,19 +57,51 @@ class ComposeView(View):
             return (StreamsTopic.key,)
         return (StreamsTopic.key, ("query", self._submitted.id))
 
+    def build(self) -> None:
+        """Place the editor beside the graph."""
+        act = self.screen.act
+        with ui.element("div").classes("columns") as self._body:
+            with ui.element("div"):
+                with ui.element("section").classes("card editor"):
+                    self._title = Live(Markup(""), act)
+                    self._editor = SqlEditor(self._typed, "sql-error")
+                    self._steps = Live(Markup(""), act)
+                    self._wrong = Live(Markup(""), act)
+                self._left = Live(Markup(""), act)
+            self._right = Live(Markup(""), act)
+
+    def show(self) -> None:
+        """Show the draft, and what can be named."""
+        away = not self.is_client or self._streams.polled is None
+        self._body.style("display:none" if away else "", remove="" if away else "display:none")
+        if away:
+            return
+        draft = self._draft
+        catalog = catalog_of(self._streams.streams.values(), self._streams.tables.values())
+        if catalog != draft.catalog:
+            draft.catalog = catalog
+            self._editor.complete(names_of(catalog))
+            self._changed()
+        is_sql = draft.mode == "sql"
+        self._title.show(h("header", h("h2", "SQL" if is_sql else "Operators")))
+        self._editor.style("display:none" if not is_sql else "", remove="" if not is_sql else "display:none")
+        self._editor.put(draft.sql)
+        self._editor.mark_errors(draft.errors if is_sql else ())
+        self._steps.show(Markup("") if is_sql else step_editor(draft, self._streams, self._version))
+        self._wrong.show(self._error())
+        self._left.show(join(self._sources(), self._exchange()))
+        self._right.show(join(self._check(), self._submission(), self._results()))
+
     async def act(self, action: dict[str, Any]) -> None:
         """Edit, check, import, export or submit."""
-        what, draft, client = action["action"], self._draft, self.hub.client
-        await draft.load(client)
+        what, draft = action["action"], self._draft
         if what == "submit":
             await self._submit(action)
             return
-        if what == "sql":
-            draft.sql, self._caret = str(action["value"]), int(action.get("caret") or 0)
-        elif what == "complete":
-            draft.sql, self._caret = completed(draft.sql, self._caret, str(action["word"]))
-            self._version += 1
-        elif what == "mode":
+        if what == "try":
+            await self._try()
+            return
+        if what == "mode":
             self._switch(str(action["mode"]))
         elif what == "add":
             draft.add(str(action["op"]))
@@ -75,22 +113,15 @@ class ComposeView(View):
             _, texts = draft.steps[str(action["step"])]
             texts |= {field: str(action[field]) for field in texts if field in action}
         elif what == "start":
-            stream = str(action["stream"])
-            draft.sql, draft.mode = f"SELECT *\nFROM {stream}", "sql"
-            self._caret = len(draft.sql)
-            self._version += 1
-        elif what == "try":
-            await self._try()
-            return
+            draft.sql, draft.mode = f"SELECT *\nFROM {action['stream']}", "sql"
         elif what == "import":
             self._import(str(action.get("text", "")))
         else:
             await super().act(action)
-        await draft.check(client)
-        self._trial = None
+        self._changed()
 
     def render(self) -> Markup:
-        """Return the editor beside the graph, and what comes of it."""
+        """Return what stands above the editor."""
         if not self.is_client:
             return empty(
                 "A token of this role does not register queries.",
@@ -98,29 +129,23 @@ class ComposeView(View):
             )
         if self._streams.polled is None:
             return empty("Reading from the server …")
-        editor = (
-            self._sql_editor()
-            if self._draft.mode == "sql"
-            else step_editor(self._draft, self._streams, self._version, self._error())
-        )
-        return join(
-            h("div", h("h1", "Compose a query"), self._modes(), class_="head"),
-            h(
-                "div",
-                h(
-                    "div",
-                    card("SQL" if self._draft.mode == "sql" else "Operators", editor, key="editor"),
-                    self._sources(),
-                    self._exchange(),
-                ),
-                h("div", self._check(), self._submission(), self._results()),
-                class_="columns",
-            ),
-        )
+        return h("div", h("h1", "Compose a query"), self._modes(), class_="head")
+
+    async def _typed(self, text: str) -> None:
+        self._draft.sql = text
+        self._changed()
+        self.screen.refresh()
+
+    def _changed(self) -> None:
+        self._draft.read()
+        self._trial = None
+        self._checker.ask()
+
+    def _answered(self) -> None:
+        self.screen.refresh()
 
     async def _submit(self, action: dict[str, Any]) -> None:
         draft = self._draft
-        await draft.check(self.hub.client)
         if draft.plan is None or draft.error:
             raise ValueError(draft.error or "there is no query yet: write one first")
         latency = str(action.get("latency", "")).strip()
@@ -184,55 +209,15 @@ class ComposeView(View):
             aria_label="Compose as",
         )
 
-    def _sql_editor(self) -> Markup:
-        draft = self._draft
-        chips = [
-            h("button", word, type="button", class_="chip", data_action="complete", data_word=word)
-            for word in suggestions(draft.sql, self._caret, draft.catalog)
-        ]
-        area = h(
-            "textarea",
-            aria_label="SQL",
-            spellcheck="false",
-            rows=9,
-            class_="sql code",
-            data_action="sql",
-            data_on="input",
-            id="sql",
-            data_version=self._version,
-            data_text=draft.sql,
-            aria_invalid="true" if draft.error else None,
-            aria_describedby="sql-error",
-            placeholder="SELECT room, avg(celsius) AS mean\nFROM TUMBLE(TABLE readings, DESCRIPTOR(at), "
-            "INTERVAL '1' SECOND)\nGROUP BY room, window_start",
-        )
-        return h(
-            "div",
-            area,
-            h("div", chips, class_="chips", aria_label="Completions"),
-            self._error(),
-            class_="editor",
-        )
-
     def _error(self) -> Markup:
         draft = self._draft
         if draft.error is None:
             return h("p", id="sql-error")
-        frame = None
-        if draft.place is not None:
-            line, column = draft.place
-            lines = draft.sql.split("\n")
-            shown = lines[line - 1] if line <= len(lines) else ""
-            frame = h("pre", f"{shown}\n{' ' * (column - 1)}^", class_="code")
-        at = f"Line {draft.place[0]}, column {draft.place[1]}: " if draft.place else ""
-        return h(
-            "div",
-            h("p", mark(BAD, ""), " ", at, draft.error),
-            frame,
-            class_="problem",
-            id="sql-error",
-            role="status",
-        )
+        items = []
+        for each in draft.errors:
+            at = f"Line {each.line}, column {each.column}: " if each.line else ""
+            items.append(h("p", mark(BAD, ""), " ", at, each.detail))
+        return h("div", items, class_="problem", id="sql-error", role="status")
 
     def _sources(self) -> Markup:
         items = [
@@ -295,8 +280,8 @@ class ComposeView(View):
             return card(
                 "Graph", empty("The operators appear here as soon as the query can be read."), key="graph"
             )
-        schemas = draft.validation.schemas if draft.validation else {}
-        valid = draft.error is None and draft.validation is not None
+        schemas = draft.schemas
+        valid = draft.ready
         state = mark(GOOD, "valid") if valid else mark(BAD, "not valid")
         root = schemas.get(draft.plan.root.partition(".")[0], ())
         answer = join(h("h3", "Columns of the answer"), fields_shown(root, None)) if root else None

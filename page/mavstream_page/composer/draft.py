@@ -6,12 +6,14 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from mavstream import AsyncClient, MavstreamError
-from mavstream_page.data.catalog import catalog_of
+from mavstream import AsyncClient
 from mavstream_protocol import InvalidObject, Plan
-from mavstream_protocol.errors import InvalidSql
+from mavstream_protocol.errors import ProblemItem
+from mavstream_protocol.plans.inference import infer
 from mavstream_protocol.sql import Catalog, parse_select, plan_to_sql
-from mavstream_protocol.wire.resources import StreamInfo, TableInfo, Validation
+from mavstream_protocol.streams import FieldSpec
+from mavstream_protocol.typed_plan import TypedPlan
+from mavstream_protocol.wire.resources import Validation
 
 Texts = dict[str, str]
 """The fields of an operator by name, as they are typed."""
@@ -42,38 +44,55 @@ class Draft:
         """Operator and fields by name, inputs first; the last one is the answer."""
         self.plan: Plan | None = None
         """The plan, if it could be read."""
-        self.error: str | None = None
-        """Why there is no plan, or why it is not valid."""
-        self.place: tuple[int, int] | None = None
-        """Line and column of the error in the SQL, from 1."""
-        self.wrong: frozenset[str] = frozenset()
-        """The nodes with errors."""
+        self.errors: tuple[ProblemItem, ...] = ()
+        """Why there is no plan, or why it is not valid; those of SQL have a line and a column."""
+        self.schemas: dict[str, tuple[FieldSpec, ...]] = {}
+        """The columns of each node."""
         self.validation: Validation | None = None
         self.catalog = Catalog()
 
-    async def load(self, client: AsyncClient) -> tuple[list[StreamInfo], list[TableInfo]]:
-        """Read the streams and tables that it can name."""
-        streams, tables = await client.streams(), await client.tables()
-        self.catalog = catalog_of(streams, tables)
-        return streams, tables
-
-    async def check(self, client: AsyncClient) -> None:
-        """Read the plan from the text or the steps, and let the server validate it; never raises."""
-        self.plan = self.error = self.place = self.validation = None
-        self.wrong = frozenset()
+    def read(self) -> None:
+        """Read the plan and its columns from the text or the steps, without the server; never raises."""
+        self.plan = self.validation = None
+        self.schemas, self.errors = {}, ()
         try:
             self.plan = self._read()
-            if self.plan is None:
-                return
-            self.validation = await client.validate(self.plan)
-        except InvalidSql as error:
-            self.error, self.place = error.detail, (error.line, error.column)
+            if self.plan is not None:
+                self.schemas = _schemas(infer(self.plan, self.catalog.streams, self.catalog.tables))
         except InvalidObject as error:
-            self._blame(list(error.items))
-        except (MavstreamError, ValueError) as error:
-            self.error = str(error)
-        if self.validation is not None and not self.validation.valid:
-            self._blame(list(self.validation.errors))
+            self.errors = tuple(error.items)
+        except ValueError as error:
+            self.refuse(str(error))
+
+    def refuse(self, reason: str) -> None:
+        """Say why it is not valid, where the reason has no place."""
+        self.errors = (ProblemItem(pointer="", code="invalid", detail=reason),)
+
+    async def validate(self, client: AsyncClient) -> None:
+        """Let the server validate the plan and say what it will cost; raises MavstreamError."""
+        plan = self.plan
+        if plan is None or self.errors:
+            return
+        validation = await client.validate(plan)
+        if self.plan is plan:
+            self.validation, self.errors = validation, validation.errors
+            self.schemas = dict(validation.schemas) or self.schemas
+
+    @property
+    def error(self) -> str | None:
+        """Why there is no plan, or why it is not valid."""
+        return "; ".join(each.detail for each in self.errors) or None
+
+    @property
+    def ready(self) -> bool:
+        """Whether there is a plan without errors."""
+        return self.plan is not None and not self.errors
+
+    @property
+    def wrong(self) -> frozenset[str]:
+        """The nodes with errors."""
+        parts = [each.pointer.strip("/").split("/") for each in self.errors]
+        return frozenset(part[part.index("nodes") + 1] for part in parts if "nodes" in part[:-1])
 
     def to_steps(self) -> None:
         """Show the plan of the text as steps."""
@@ -124,12 +143,14 @@ class Draft:
         if not self.steps:
             return None
         nodes = {name: node_of(op, texts) for name, (op, texts) in self.steps.items()}
-        return Plan.model_validate({"version": 1, "root": list(self.steps)[-1], "nodes": nodes})
+        return Plan.parse({"version": 1, "root": list(self.steps)[-1], "nodes": nodes})
 
-    def _blame(self, items: list[Any]) -> None:
-        self.error = "; ".join(item.detail for item in items)
-        parts = [item.pointer.strip("/").split("/") for item in items]
-        self.wrong = frozenset(part[part.index("nodes") + 1] for part in parts if "nodes" in part[:-1])
+
+def _schemas(plan: TypedPlan) -> dict[str, tuple[FieldSpec, ...]]:
+    return {
+        name: tuple(FieldSpec(name=one.name, type=one.type, nullable=one.nullable) for one in node.schema)
+        for name, node in plan.nodes.items()
+    }
 
 
 def node_of(op: str, texts: Texts) -> dict[str, Any]:
