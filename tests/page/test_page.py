@@ -128,12 +128,24 @@ def test_the_search_keeps_what_fits(page: Page, base: str, hot: str) -> None:
 
 def test_targets_are_changed_and_reported(page: Page, base: str, hot: str, client: Client) -> None:
     page.goto(f"{base}/queries/{hot}")
-    page.get_by_label("p95 latency target").fill("250ms")
-    page.get_by_role("button", name="Set target").click()
-    expect(page.locator("[data-key=qos]")).to_contain_text("250 ms")
-    page.get_by_label("p95 latency target").fill("soon")
-    page.get_by_role("button", name="Set target").click()
+    expect(page.get_by_label("Latency target", exact=True)).to_have_value("500ms")
+    page.get_by_label("Statistic of the latency target").select_option("p99")
+    page.get_by_label("Latency target", exact=True).fill("250ms")
+    page.get_by_label("Memory at most").fill("64MB")
+    page.get_by_label("Rows/s at least").fill("5")
+    page.get_by_label("Loss at most").fill("1%")
+    page.get_by_role("button", name="Set targets").click()
+    expect(page.locator("[data-key=qos]")).to_contain_text("latency p99 250 ms")
+    expect(page.locator("[data-key=qos]")).to_contain_text("memory")
+    expect(page.locator("[data-key=qos]")).to_contain_text("throughput")
+    assert client.query(hot).info().spec.qos.max_loss == 0.01
+    page.get_by_label("Memory at most").fill("")
+    page.get_by_label("Latency target", exact=True).fill("soon")
+    page.get_by_role("button", name="Set targets").click()
     expect(page.get_by_role("status").last).to_contain_text("soon")
+    page.goto(f"{base}/queries")
+    row = page.get_by_role("row", name=re.compile("^hot"))
+    expect(row).to_contain_text("p99 at most 250ms, memory at most 64MB, at least 5 rows/s, loss at most 1%")
 
 
 @pytest.mark.parametrize("path", ["/", "/queries"])
