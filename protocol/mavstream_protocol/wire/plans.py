@@ -161,6 +161,8 @@ class PlacedQuery(Described):
     state: ActualState
     operators: tuple[OperatorInfo, ...]
     edges: tuple[PlanEdge, ...]
+    reads: dict[str, str] = {}
+    """The ids of the queries whose results it reads, by name."""
 
 
 class GlobalPlan(Described):
