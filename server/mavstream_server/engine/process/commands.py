@@ -213,18 +213,18 @@ class HostedEngine:
                 engine.resume(id_)
                 self._record_command(id_)
             case ChangeClass(id_, class_name):
-                engine.reclass(id_, class_name)
+                engine.changes.reclass(id_, class_name)
             case SetStopTime(id_, stop_at):
-                engine.stop_at(id_, stop_at)
+                engine.changes.stop_at(id_, stop_at)
                 self._record_command(id_)
             case SetTargets(id_, latency_target_us, utility):
-                engine.aim_at(id_, latency_target_us, utility)
+                engine.changes.aim_at(id_, latency_target_us, utility)
                 if any(source.shedder is not None for source in engine.queries[id_].network.sources):
                     self._record_command(id_)
             case WeighQuery(id_, weight):
-                engine.weigh(id_, weight)
+                engine.changes.weigh(id_, weight)
             case ShedRows(id_, share):
-                engine.shed(id_, share)
+                engine.changes.shed(id_, share)
                 self._record_command(id_)
             case MigratePlan(id_, plan, version, plan_json, limit_us):
                 engine.migrate(id_, plan, version, MIGRATION_LIMIT if limit_us is None else limit_us)
