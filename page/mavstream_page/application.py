@@ -27,7 +27,7 @@ from mavstream_page.views.streams import StreamsView
 _ASSETS = Path(__file__).parent / "assets"
 _HEAD = (
     '<link rel="stylesheet" href="/assets/page.css"><link rel="stylesheet" href="/assets/content.css">'
-    '<script src="/assets/theme.js"></script>'
+    '<link rel="stylesheet" href="/assets/composer.css"><script src="/assets/theme.js"></script>'
 )
 
 

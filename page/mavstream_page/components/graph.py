@@ -42,9 +42,9 @@ def graph(nodes: Sequence[GraphNode], edges: Sequence[GraphEdge], label: str) ->
     """Return a picture of a plan, in layers from its streams to its answer."""
     known = {node.name: node for node in nodes}
     edges = [edge for edge in edges if edge.from_ in known and edge.to in known]
-    layers = _layers(known, edges)
+    layers = layers_of(known, edges)
     columns: dict[int, list[str]] = {}
-    for name in _in_order(known, edges, layers):
+    for name in in_order(known, edges, layers):
         columns.setdefault(layers[name], []).append(name)
     tallest = max((len(column) for column in columns.values()), default=0)
     places: dict[str, tuple[float, float]] = {}
@@ -84,7 +84,8 @@ def graph(nodes: Sequence[GraphNode], edges: Sequence[GraphEdge], label: str) ->
     return h("div", picture, class_="graph-box", tabindex="0", role="region", aria_label=label)
 
 
-def _layers(nodes: Mapping[str, GraphNode], edges: Sequence[GraphEdge]) -> dict[str, int]:
+def layers_of(nodes: Mapping[str, object], edges: Sequence[GraphEdge]) -> dict[str, int]:
+    """Return the layer of each node: behind all those that it reads."""
     inputs: dict[str, list[str]] = {name: [] for name in nodes}
     for edge in edges:
         inputs[edge.to].append(edge.from_)
@@ -101,9 +102,7 @@ def _layers(nodes: Mapping[str, GraphNode], edges: Sequence[GraphEdge]) -> dict[
     return layers
 
 
-def _in_order(
-    nodes: Mapping[str, GraphNode], edges: Sequence[GraphEdge], layers: Mapping[str, int]
-) -> list[str]:
+def in_order(nodes: Mapping[str, object], edges: Sequence[GraphEdge], layers: Mapping[str, int]) -> list[str]:
     """Return names layer by layer, each near the mean place of its inputs, so that few edges cross."""
     place: dict[str, float] = {}
     for index, name in enumerate(sorted(nodes, key=lambda each: layers[each])):
