@@ -9,7 +9,7 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from mavstream import Client
+from mavstream import Client, stream
 
 expect.set_options(timeout=30_000)
 
@@ -202,6 +202,18 @@ def test_operators_are_dragged_onto_the_canvas_and_connected(page: Page, base: s
     expect(page.get_by_text("of the last complete graph")).to_be_visible()
     page.get_by_role("button", name="Undo").click()
     expect(page.get_by_text("of the last complete graph")).to_have_count(0)
+
+
+def test_a_query_reads_the_results_of_another(page: Page, base: str, client: Client) -> None:
+    upstream = client.submit(stream("readings").where("celsius > 30"), name="hot_ones")
+    editor_of(page, base)
+    page.keyboard.type("SELECT room, at FROM hot")
+    pick(page, "hot_ones")
+    expect(page.locator("[data-key=outcome]")).to_contain_text("valid")
+    expect(node(page, "hot_ones")).to_contain_text("at, room, celsius")
+    node(page, "hot_ones").click()
+    expect(page.get_by_label("Stream of hot_ones")).to_have_value("query:hot_ones")
+    upstream.delete()
 
 
 def test_columns_are_written_by_a_click(page: Page, base: str) -> None:
