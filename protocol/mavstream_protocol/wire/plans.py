@@ -162,6 +162,8 @@ class PlacedQuery(BaseModel):
     state: ActualState
     operators: tuple[OperatorInfo, ...]
     edges: tuple[PlanEdge, ...]
+    reads: dict[str, str] = {}
+    """The ids of the queries whose results it reads, by name."""
 
 
 class GlobalPlan(BaseModel):
