@@ -7,8 +7,10 @@ import pytest
 from mavstream_page.components import numbers
 from mavstream_page.components.charts import Series, line_chart
 from mavstream_page.components.html import h
+from mavstream_page.components.targets import changed_targets, targets_form, targets_said
 from mavstream_page.composer.names import names_of
 from mavstream_page.data.history import History, Rate, RecentLatency, percentile
+from mavstream_protocol import QosSpec
 from mavstream_protocol.schema import Field, FieldType, Schema
 from mavstream_protocol.sql import Catalog
 from mavstream_protocol.typed_plan import StreamShape
@@ -21,6 +23,28 @@ def test_everything_that_is_not_markup_is_escaped() -> None:
     assert h("p", "<script>", h("b", "&"), title='"><img>') == (
         '<p title="&quot;&gt;&lt;img&gt;">&lt;script&gt;<b>&amp;</b></p>'
     )
+
+
+def test_a_form_changes_targets_and_keeps_what_it_does_not_show() -> None:
+    qos = QosSpec.model_validate(
+        {
+            "latency": {"p99.5": "20ms", "tolerance": "5%"},
+            "memory": {"at_most": "64MB"},
+            "weights": {"latency": 3},
+            "max_loss": "1%",
+            "worth": {"readings": "celsius"},
+        }
+    )
+    assert targets_said(qos) == ["p99.5 at most 20ms", "memory at most 64MB", "loss at most 1%"]
+    assert 'value="p99.5" selected' in targets_form("hot", qos)
+    given = {"statistic": "mean", "latency": " 5ms ", "memory": "", "throughput": "100", "max_loss": ""}
+    changed = QosSpec.model_validate(changed_targets(qos, given))
+    assert targets_said(changed) == ["mean at most 5ms", "at least 100 rows/s"]
+    assert changed.latency is not None
+    assert changed.latency.tolerance == 0.05
+    assert (changed.weights, changed.worth) == (qos.weights, qos.worth)
+    with pytest.raises(ValueError, match="expected a number of rows per second"):
+        changed_targets(qos, {"throughput": "many"})
 
 
 @pytest.mark.parametrize(

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
+from mavstream_protocol.described import Described
 from mavstream_protocol.plans.plan import Plan
 from mavstream_protocol.streams import FieldSpec
 from mavstream_protocol.wire.resources import ActualState, OperatorInfo
 
-_CONFIG = ConfigDict(
-    frozen=True, use_attribute_docstrings=True, populate_by_name=True, serialize_by_alias=True
-)
+_CONFIG = ConfigDict(frozen=True, populate_by_name=True, serialize_by_alias=True)
 
 _UNIT: dict[str, Any] = {
     "operators": ["hot", "#output"],
@@ -21,7 +20,7 @@ _UNIT: dict[str, Any] = {
 }
 
 
-class PlanEdge(BaseModel):
+class PlanEdge(Described):
     """An edge along which rows flow from an operator or a stream to an operator, or a table lookup."""
 
     model_config = _CONFIG
@@ -32,7 +31,7 @@ class PlanEdge(BaseModel):
     """The output of a split that is read."""
 
 
-class OperatorUnit(BaseModel):
+class OperatorUnit(Described):
     """Operators that a policy runs as one, bottom-up: a path, a segment or a simplified segment."""
 
     model_config = _CONFIG
@@ -44,7 +43,7 @@ class OperatorUnit(BaseModel):
     """Bytes per second that it would then free; negative if it increases the number or size of rows."""
 
 
-class QueryPlan(BaseModel):
+class QueryPlan(Described):
     """A query's plan, its derived units, and the state of its operators."""
 
     model_config = ConfigDict(
@@ -131,7 +130,7 @@ class QueryPlan(BaseModel):
     """
 
 
-class QuerySql(BaseModel):
+class QuerySql(Described):
     """A query's plan as SQL; reading it gives the same plan, but for the names of nodes."""
 
     model_config = ConfigDict(
@@ -153,7 +152,7 @@ class QuerySql(BaseModel):
     """The equivalent plan that runs instead; null if the registered one runs."""
 
 
-class PlacedQuery(BaseModel):
+class PlacedQuery(Described):
     """The operators of a running query in the global plan."""
 
     model_config = _CONFIG
@@ -162,9 +161,11 @@ class PlacedQuery(BaseModel):
     state: ActualState
     operators: tuple[OperatorInfo, ...]
     edges: tuple[PlanEdge, ...]
+    reads: dict[str, str] = {}
+    """The ids of the queries whose results it reads, by name."""
 
 
-class GlobalPlan(BaseModel):
+class GlobalPlan(Described):
     """A page of the global plan: the operators of running queries and the edges between them."""
 
     model_config = ConfigDict(

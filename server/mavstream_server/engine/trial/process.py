@@ -46,6 +46,9 @@ class _FirstAnswers:
             self.batches.append(batch)
         self.offset += batch.size
 
+    def change(self, schema: Schema) -> None:
+        """Take answers of another schema, which a trial never has."""
+
     def restart(self, offset: int) -> None:
         """Continue at an offset, which a trial never does."""
         self.offset = offset

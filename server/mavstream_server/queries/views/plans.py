@@ -89,6 +89,7 @@ def global_plan(
                 state=query.state,
                 operators=_operators(current),
                 edges=edges_of(query.plan if running is None else running.typed),
+                reads=dict(query.upstream),
             )
         )
     streams = {name: tuple(ids) for name, ids in sorted(readers.items())}
