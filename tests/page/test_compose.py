@@ -4,26 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from playwright.sync_api import Browser, Locator, Page, expect
+from tests.support.page_rows import rows
 
 from mavstream import Client, stream
 
 expect.set_options(timeout=30_000)
-
-
-def rows(count: int, celsius: float = 35.0, room: str | None = None) -> list[dict[str, object]]:
-    start = datetime.now(UTC)
-    return [
-        {
-            "at": (start + timedelta(milliseconds=n)).isoformat(),
-            "room": room or f"room{n % 3}",
-            "celsius": celsius + n,
-        }
-        for n in range(count)
-    ]
 
 
 def editor_of(page: Page, base: str) -> Locator:
@@ -92,7 +80,7 @@ def test_a_query_is_composed_as_sql_and_its_rows_are_seen(page: Page, base: str,
     page.locator("#submit").get_by_label("Name").fill("by_sql")
     page.get_by_role("button", name="Submit").click()
     expect(page.get_by_role("status").last).to_contain_text("Submitted as")
-    client.append("readings", rows(1, room="loft"))
+    client.append("readings", [{**rows(1)[0], "room": "loft"}])
     expect(page.get_by_role("region", name="results")).to_contain_text("loft")
 
 
@@ -122,7 +110,7 @@ def test_a_query_is_composed_of_operators_and_its_rows_are_seen(
     page.locator("#submit").get_by_label("Name").fill("by_operators")
     page.get_by_role("button", name="Submit").click()
     expect(page.get_by_text("Waiting for the first rows")).to_be_visible()
-    client.append("readings", rows(1, 95.0, "sauna"))
+    client.append("readings", [{**rows(1, 95.0)[0], "room": "sauna"}])
     expect(page.get_by_role("region", name="results")).to_contain_text("sauna")
 
 
