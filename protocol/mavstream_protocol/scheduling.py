@@ -103,6 +103,7 @@ class SchedulerTrace(BaseModel):
                         }
                     ],
                     "left_out": 0,
+                    "reads": {},
                 }
             ]
         },
@@ -118,3 +119,5 @@ class SchedulerTrace(BaseModel):
     """Slices in the order in which they ran; no other slice ran between two of them."""
     left_out: int
     """Number of later slices that were not recorded because a trace has a maximum length."""
+    reads: dict[str, tuple[str, ...]] = {}
+    """By query that reads the results of others: the ids of these. Those in slices, and those below them."""
