@@ -317,6 +317,7 @@ class Checkpointer:
                 at.plan_version,
                 plan,
                 at.oldest_arrival,
+                query.output.sink.revision,
             )
             saved = saving.save(query)
             upstream = query.request.plan.upstream_queries.values()
