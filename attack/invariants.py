@@ -18,7 +18,7 @@ class Limits(NamedTuple):
     api_bytes: int = 512 * MIB
     """The most resident memory of the API process; there is no setting for it."""
     engine_bytes: int = 768 * MIB
-    """The most resident memory of the engine process."""
+    """The most resident memory of the engine process, and of one that it has forked."""
 
 
 class Waits(NamedTuple):

@@ -107,11 +107,20 @@ class _Bystanders:
         ]
         for connected in self._connected.values():
             await connected.wait()
-        asked: asyncio.Queue[object] = asyncio.Queue()
-        loop.add_reader(connection.fileno(), lambda: asked.put_nowait(connection.recv()))
+        asked: asyncio.Queue[bool] = asyncio.Queue()
+
+        def ask() -> None:
+            try:
+                connection.recv()
+            except EOFError:  # the attacking process has died
+                loop.remove_reader(connection.fileno())
+                asked.put_nowait(False)
+            else:
+                asked.put_nowait(True)
+
+        loop.add_reader(connection.fileno(), ask)
         connection.send(self._report())
-        while True:
-            await asked.get()
+        while await asked.get():
             await self._settle()
             connection.send(self._report())
             self._paused = False
@@ -224,7 +233,7 @@ class _Bystanders:
 
 
 def run(job: Job, connection: Connection) -> None:
-    """Run the bystanders until the process is ended; a message asks for a report."""
+    """Run the bystanders until the other end of the connection is closed; a message asks for a report."""
     asyncio.run(_Bystanders(job).serve(connection))
 
 

@@ -61,11 +61,10 @@ class TargetServer(ServerProcess):
     @property
     def engine_pid(self) -> int | None:
         """The process id of the engine; None while there is none."""
-        with suppress(OSError):
-            for child in (_PROC / str(self.pid) / "task" / str(self.pid) / "children").read_text().split():
-                with suppress(OSError):
-                    if "engine" in (_PROC / child / "cmdline").read_text():
-                        return int(child)
+        for child in _children(self.pid):
+            with suppress(OSError):
+                if "engine" in (_PROC / str(child) / "cmdline").read_text():
+                    return child
         return None
 
     def forget_peaks(self) -> None:
@@ -75,8 +74,9 @@ class TargetServer(ServerProcess):
                 (_PROC / str(pid) / "clear_refs").write_text("5")
 
     def peaks(self) -> tuple[int, int]:
-        """Return the peak resident bytes of the API process and of the engine."""
-        return _peak(self.pid), _peak(self.engine_pid)
+        """Return the peak resident bytes of the API process and of the engine with its forks."""
+        engine = self.engine_pid
+        return _peak(self.pid), max(_peak(each) for each in (engine, *_children(engine)))
 
     def new_errors(self) -> tuple[str, ...]:
         """Return the errors and tracebacks that were logged since the last call."""
@@ -147,6 +147,15 @@ def errors_in(lines: list[str]) -> Iterator[str]:
         known = line.startswith("{") and line.endswith("}")
         if '"level": "error"' in line or '"level":"error"' in line or "Traceback" in line or not known:
             yield line
+
+
+def _children(pid: int | None) -> list[int]:
+    try:
+        return [
+            int(child) for child in (_PROC / str(pid) / "task" / str(pid) / "children").read_text().split()
+        ]
+    except OSError:
+        return []
 
 
 def _peak(pid: int | None) -> int:

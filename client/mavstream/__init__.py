@@ -1,38 +1,42 @@
 """The Python SDK of MavStream and the `mavstream` command."""
 
-from mavstream._async_client import AsyncClient
-from mavstream._async_query import AsyncQuery
-from mavstream._client import Client
-from mavstream._errors import (
-    CannotStart,
-    Conflict,
-    ConnectFailed,
-    ConnectionLost,
-    Forbidden,
-    GapFound,
-    GapWarning,
-    Invalid,
-    NotAuthorised,
-    NotFound,
-    ProblemError,
-    QueryFailed,
-    Rejected,
-    ServerProblem,
-    SqlError,
-    Timeout,
-    TooMany,
-    TransportError,
-)
-from mavstream._feeding.async_feed import AsyncFeed
-from mavstream._feeding.feed import Feed
-from mavstream._plans.builder import Flow, Split, Table, Windowed, join, query, stream, table
-from mavstream._query import Query
-from mavstream._results.async_results import AsyncResults
-from mavstream._results.results import Results
-from mavstream._results.row_page import RowPage
-from mavstream._sql.results import SqlResults
-from mavstream._transport.retry import Retry
-from mavstream_protocol import InvalidObject, InvalidPlan, InvalidTuples, MavstreamError, Plan, Problem
+import importlib
+import typing
+
+if typing.TYPE_CHECKING:
+    from mavstream._async_client import AsyncClient
+    from mavstream._async_query import AsyncQuery
+    from mavstream._client import Client
+    from mavstream._errors import (
+        CannotStart,
+        Conflict,
+        ConnectFailed,
+        ConnectionLost,
+        Forbidden,
+        GapFound,
+        GapWarning,
+        Invalid,
+        NotAuthorised,
+        NotFound,
+        ProblemError,
+        QueryFailed,
+        Rejected,
+        ServerProblem,
+        SqlError,
+        Timeout,
+        TooMany,
+        TransportError,
+    )
+    from mavstream._feeding.async_feed import AsyncFeed
+    from mavstream._feeding.feed import Feed
+    from mavstream._plans.builder import Flow, Split, Table, Windowed, join, query, stream, table
+    from mavstream._query import Query
+    from mavstream._results.async_results import AsyncResults
+    from mavstream._results.results import Results
+    from mavstream._results.row_page import RowPage
+    from mavstream._sql.results import SqlResults
+    from mavstream._transport.retry import Retry
+    from mavstream_protocol import InvalidObject, InvalidPlan, InvalidTuples, MavstreamError, Plan, Problem
 
 __all__ = [
     "AsyncClient",
@@ -79,3 +83,69 @@ __all__ = [
     "stream",
     "table",
 ]
+
+_MODULES = {
+    "mavstream._async_client": ("AsyncClient",),
+    "mavstream._async_query": ("AsyncQuery",),
+    "mavstream._client": ("Client",),
+    "mavstream._errors": (
+        "CannotStart",
+        "Conflict",
+        "ConnectFailed",
+        "ConnectionLost",
+        "Forbidden",
+        "GapFound",
+        "GapWarning",
+        "Invalid",
+        "NotAuthorised",
+        "NotFound",
+        "ProblemError",
+        "QueryFailed",
+        "Rejected",
+        "ServerProblem",
+        "SqlError",
+        "Timeout",
+        "TooMany",
+        "TransportError",
+    ),
+    "mavstream._feeding.async_feed": ("AsyncFeed",),
+    "mavstream._feeding.feed": ("Feed",),
+    "mavstream._plans.builder": (
+        "Flow",
+        "Split",
+        "Table",
+        "Windowed",
+        "join",
+        "query",
+        "stream",
+        "table",
+    ),
+    "mavstream._query": ("Query",),
+    "mavstream._results.async_results": ("AsyncResults",),
+    "mavstream._results.results": ("Results",),
+    "mavstream._results.row_page": ("RowPage",),
+    "mavstream._sql.results": ("SqlResults",),
+    "mavstream._transport.retry": ("Retry",),
+    "mavstream_protocol": (
+        "InvalidObject",
+        "InvalidPlan",
+        "InvalidTuples",
+        "MavstreamError",
+        "Plan",
+        "Problem",
+    ),
+}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+
+
+def __getattr__(name: str) -> typing.Any:
+    """Import a public name when it is first used: who needs one of them does not wait for all."""
+    module = _MODULE_OF.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(importlib.import_module(module), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from fastapi import FastAPI, Request
-from fastapi.responses import RedirectResponse, Response
+from fastapi.responses import PlainTextResponse, RedirectResponse, Response
 from fastapi.staticfiles import StaticFiles
 from nicegui import ui
 
@@ -15,6 +15,7 @@ from mavstream_page.access.guard import Guard
 from mavstream_page.access.sessions import Sessions
 from mavstream_page.components.screen import Screen, View
 from mavstream_page.data.hub import Hub, Hubs
+from mavstream_page.data.uploads import MOST_BYTES, Upload, too_large
 from mavstream_page.views.compose import ComposeView
 from mavstream_page.views.overview import OverviewView
 from mavstream_page.views.queries import QueriesView
@@ -26,7 +27,7 @@ from mavstream_page.views.streams import StreamsView
 _ASSETS = Path(__file__).parent / "assets"
 _HEAD = (
     '<link rel="stylesheet" href="/assets/page.css"><link rel="stylesheet" href="/assets/content.css">'
-    '<script src="/assets/theme.js"></script>'
+    '<link rel="stylesheet" href="/assets/composer.css"><script src="/assets/theme.js"></script>'
 )
 
 
@@ -63,6 +64,23 @@ def create_app(url: str, host: str, allow_host: Sequence[str], *, secure: bool =
         if token is not None:
             await hubs.drop(token)
         return RedirectResponse("/", 303)
+
+    @app.post("/streams/{stream}/files/{name}")
+    async def upload(request: Request, stream: str, name: str) -> Response:
+        hub = hubs.of(sessions.token(request.state.session))
+        before, size = hub.uploads.get(stream), int(request.headers.get("content-length", 0))
+        if hub.info is None or hub.info.role.value not in ("admin", "feeder"):
+            return PlainTextResponse("only feeders and administrators append rows: sign in as one", 403)
+        if before is not None and before.running:
+            return PlainTextResponse(f"{before.name} is on its way to {stream}: wait for its end", 409)
+        if size > MOST_BYTES:
+            return PlainTextResponse(too_large(stream, name), 413)
+        hub.uploads[stream] = made = Upload(stream, name, size)
+        try:
+            await made.receive(request.stream(), hub.client.url, hub.token)
+        except ValueError as error:
+            return PlainTextResponse(str(error), 413)
+        return Response(status_code=202)
 
     @ui.page("/")
     async def overview(request: Request) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
-_CONFIG = ConfigDict(
-    frozen=True, populate_by_name=True, serialize_by_alias=True, use_attribute_docstrings=True
-)
+from mavstream_protocol.described import Described
+
+_CONFIG = ConfigDict(frozen=True, populate_by_name=True, serialize_by_alias=True)
 
 
 class AdmissionPolicy(StrEnum):
@@ -31,7 +31,7 @@ class Outlook(StrEnum):
     """There is not enough data for an estimate."""
 
 
-class TargetOutlook(BaseModel):
+class TargetOutlook(Described):
     """One target of the new query and the estimate for it."""
 
     model_config = _CONFIG
@@ -49,7 +49,7 @@ class TargetOutlook(BaseModel):
     """Explanation with the numbers."""
 
 
-class EndangeredQuery(BaseModel):
+class EndangeredQuery(Described):
     """A running query of the same or a more important class that is expected to miss a target."""
 
     model_config = _CONFIG
@@ -65,7 +65,7 @@ class EndangeredQuery(BaseModel):
     """The estimate with the new query running; null if it would grow without bound."""
 
 
-class Utilisation(BaseModel):
+class Utilisation(Described):
     """The share of the engine's time that is in use; null until enough was measured."""
 
     model_config = _CONFIG
@@ -75,7 +75,7 @@ class Utilisation(BaseModel):
     """Expected utilisation with the new query."""
 
 
-class AdmissionEstimate(BaseModel):
+class AdmissionEstimate(Described):
     """The estimate for a new query; docs/admission.md describes how it is computed."""
 
     model_config = ConfigDict(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, StrictInt
+from pydantic import ConfigDict, Field, StrictInt
 
+from mavstream_protocol.described import Described
 from mavstream_protocol.names import Name
 from mavstream_protocol.quantities import PositiveDuration
 
@@ -16,13 +17,12 @@ LOWEST_PRIORITY = 1
 HIGHEST_PRIORITY = 1000
 
 
-class ClassBody(BaseModel):
+class ClassBody(Described):
     """A class as `PUT /v1/classes/{name}` takes it: the address names it."""
 
     model_config = ConfigDict(
         frozen=True,
         extra="forbid",
-        use_attribute_docstrings=True,
         json_schema_extra={
             "examples": [{"priority": 6, "latency": "20ms", "description": "Wakes people up"}]
         },

@@ -9,9 +9,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, Field, ValidationError
 
 from mavstream_protocol import FieldSpec, StreamSpec
+from mavstream_protocol.described import Described
 from mavstream_protocol.errors import MavstreamError
 from mavstream_protocol.instants import Instant, format_instant
 from mavstream_protocol.names import Name
@@ -19,7 +20,7 @@ from mavstream_protocol.names import Name
 MANIFEST = "manifest.json"
 Kind = Literal["homes", "plain", "converted", "answers"]
 """The kind of job that wrote a dataset."""
-_CONFIG = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, use_attribute_docstrings=True)
+_CONFIG = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
 
 class InvalidDataset(MavstreamError):
@@ -28,7 +29,7 @@ class InvalidDataset(MavstreamError):
     code = "invalid_dataset"
 
 
-class DataFile(BaseModel):
+class DataFile(Described):
     """One Parquet file."""
 
     model_config = _CONFIG
@@ -38,7 +39,7 @@ class DataFile(BaseModel):
     rows: int
 
 
-class StreamData(BaseModel):
+class StreamData(Described):
     """The rows of one stream."""
 
     model_config = _CONFIG
@@ -73,7 +74,7 @@ class StreamData(BaseModel):
         return [folder / file.path for file in self.files]
 
 
-class BadLines(BaseModel):
+class BadLines(Described):
     """Lines of raw files that could not be converted."""
 
     model_config = _CONFIG
@@ -85,7 +86,7 @@ class BadLines(BaseModel):
     """JSON lines with `file`, `number`, `line` and `reason`."""
 
 
-class Manifest(BaseModel):
+class Manifest(Described):
     """A dataset: its streams by name and the options of the job that wrote it."""
 
     model_config = _CONFIG

@@ -5,9 +5,10 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, ConfigDict, Field
 
 from mavstream_protocol.admission import AdmissionPolicy
+from mavstream_protocol.described import Described
 from mavstream_protocol.explained import refusal
 from mavstream_protocol.quantities import Percent, PositiveDuration, format_duration
 from mavstream_protocol.specification import DEFAULT_SPECIFICATION, Specification
@@ -68,10 +69,10 @@ def _sensible_period(value: int) -> int:
     return value
 
 
-class PaceSettings(BaseModel):
+class PaceSettings(Described):
     """Durations and thresholds of the optimizer."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     probation: Annotated[PositiveDuration, Field(json_schema_extra={"default": "15s"})] = 15 * _SECOND
     """Time until an action is judged; must exceed the sliding window of the metrics."""
@@ -83,13 +84,12 @@ class PaceSettings(BaseModel):
     """The share by which misses must decrease for an action to be retained."""
 
 
-class OptimizerSettings(BaseModel):
+class OptimizerSettings(Described):
     """Settings of the optimizer; omitted ones take their defaults."""
 
     model_config = ConfigDict(
         frozen=True,
         extra="forbid",
-        use_attribute_docstrings=True,
         json_schema_extra={
             "examples": [
                 {

@@ -9,7 +9,6 @@ from decimal import Decimal
 from typing import Annotated, Any
 
 from pydantic import (
-    BaseModel,
     ConfigDict,
     Field,
     GetJsonSchemaHandler,
@@ -22,6 +21,7 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
+from mavstream_protocol.described import Described
 from mavstream_protocol.explained import explained, refusal
 from mavstream_protocol.names import Name
 from mavstream_protocol.quantities import (
@@ -32,7 +32,7 @@ from mavstream_protocol.quantities import (
     format_percent,
 )
 
-_CONFIG = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+_CONFIG = ConfigDict(frozen=True, extra="forbid")
 _SHORT = re.compile(r"p([0-9]+(?:\.[0-9]+)?)")
 _HOW = 'give exactly one of {"mean": "10ms"}, {"p95": "50ms"} or {"percentile": 95, "at_most": "50ms"}'
 
@@ -51,7 +51,7 @@ def _number(value: object) -> float:
 NonNegative = Annotated[float, explained("number", _number), WithJsonSchema({"type": "number", "minimum": 0})]
 
 
-class LatencyTarget(BaseModel):
+class LatencyTarget(Described):
     """Limits the time from the row that makes a result possible to the result.
 
     Written `{"mean": "10ms"}`, `{"p95": "50ms", "tolerance": "10%"}` or, for any percentile, `{"percentile":
@@ -135,7 +135,7 @@ class LatencyTarget(BaseModel):
         }
 
 
-class MemoryTarget(BaseModel):
+class MemoryTarget(Described):
     """Limits the memory of a query: queued batches, operator state and unread backlog together."""
 
     model_config = ConfigDict(**_CONFIG, json_schema_extra={"examples": [{"at_most": "64MB"}]})
@@ -146,7 +146,7 @@ class MemoryTarget(BaseModel):
     """How far memory may exceed the target before the optimizer acts."""
 
 
-class ThroughputTarget(BaseModel):
+class ThroughputTarget(Described):
     """Sets the input rate that a query must sustain."""
 
     model_config = ConfigDict(**_CONFIG, json_schema_extra={"examples": [{"at_least": 10000}]})
@@ -164,7 +164,7 @@ class ThroughputTarget(BaseModel):
         return rate
 
 
-class ObjectiveWeights(BaseModel):
+class ObjectiveWeights(Described):
     """Relative weights of the objectives; only their ratios matter."""
 
     model_config = ConfigDict(**_CONFIG, json_schema_extra={"examples": [{"latency": 3, "memory": 1}]})
@@ -188,7 +188,7 @@ class ObjectiveWeights(BaseModel):
 EQUAL_WEIGHTS = ObjectiveWeights(latency=1, memory=1, throughput=1)
 
 
-class QosSpec(BaseModel):
+class QosSpec(Described):
     """QoS targets of a query; omitted ones are not monitored."""
 
     model_config = ConfigDict(

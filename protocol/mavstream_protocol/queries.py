@@ -5,9 +5,10 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import ConfigDict, Field, ValidationInfo, field_validator
 
 from mavstream_protocol.classes import DEFAULT_CLASS
+from mavstream_protocol.described import Described
 from mavstream_protocol.explained import refusal
 from mavstream_protocol.instants import Instant, format_instant
 from mavstream_protocol.names import Name
@@ -45,7 +46,7 @@ class ReadFrom(StrEnum):
     """At the oldest row that is still stored."""
 
 
-class QueryOptions(BaseModel):
+class QueryOptions(Described):
     """What a query is registered with, besides its name and its plan."""
 
     model_config = ConfigDict(
@@ -53,7 +54,6 @@ class QueryOptions(BaseModel):
         extra="forbid",
         populate_by_name=True,
         serialize_by_alias=True,
-        use_attribute_docstrings=True,
     )
 
     class_: Name = Field(default=DEFAULT_CLASS, alias="class")

@@ -5,7 +5,9 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
+
+from mavstream_protocol.described import Described
 
 
 class SourceService(StrEnum):
@@ -33,10 +35,10 @@ class Sharing(StrEnum):
     """
 
 
-class SchedulerSettings(BaseModel):
+class SchedulerSettings(Described):
     """The active policy, its options, and how sources are served."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     policy: str
     options: dict[str, Any] = {}
@@ -53,12 +55,10 @@ LONGEST_TRACE = 60.0
 """Seconds."""
 
 
-class TracedSlice(BaseModel):
+class TracedSlice(Described):
     """A recorded slice: operators of one query that the policy ran."""
 
-    model_config = ConfigDict(
-        frozen=True, populate_by_name=True, serialize_by_alias=True, use_attribute_docstrings=True
-    )
+    model_config = ConfigDict(frozen=True, populate_by_name=True, serialize_by_alias=True)
 
     at_ms: float
     """Start of the slice, in milliseconds since the start of the trace."""
@@ -78,12 +78,11 @@ class TracedSlice(BaseModel):
     """Tuples that the operators handed on, added up in the same way."""
 
 
-class SchedulerTrace(BaseModel):
+class SchedulerTrace(Described):
     """Recorded slices: which operators ran when, for how many tuples and how long."""
 
     model_config = ConfigDict(
         frozen=True,
-        use_attribute_docstrings=True,
         json_schema_extra={
             "examples": [
                 {
@@ -103,6 +102,7 @@ class SchedulerTrace(BaseModel):
                         }
                     ],
                     "left_out": 0,
+                    "reads": {},
                 }
             ]
         },
@@ -118,3 +118,5 @@ class SchedulerTrace(BaseModel):
     """Slices in the order in which they ran; no other slice ran between two of them."""
     left_out: int
     """Number of later slices that were not recorded because a trace has a maximum length."""
+    reads: dict[str, tuple[str, ...]] = {}
+    """By query that reads the results of others: the ids of these. Those in slices, and those below them."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import pydantic
-from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator, model_validator
+from pydantic import ConfigDict, ValidationInfo, field_validator, model_validator
 
+from mavstream_protocol.described import Described
 from mavstream_protocol.explained import refusal
 from mavstream_protocol.names import Name
 from mavstream_protocol.quantities import Duration, PositiveDuration, PositiveSize, format_size
@@ -15,10 +16,10 @@ from mavstream_protocol.schema import Field, FieldType, Schema
 RESERVED_NAMES = frozenset({"window_start", "window_end"})
 """Columns that windowed operators add; no stream may have a field of such a name."""
 
-_CONFIG = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+_CONFIG = ConfigDict(frozen=True, extra="forbid")
 
 
-class FieldSpec(BaseModel):
+class FieldSpec(Described):
     """One field of a stream, or of a query's answers."""
 
     model_config = _CONFIG
@@ -31,7 +32,7 @@ class FieldSpec(BaseModel):
     """Whether a row may omit the field or contain null."""
 
 
-class Retention(BaseModel):
+class Retention(Described):
     """How much of a stream is retained after every query has read it."""
 
     model_config = _CONFIG
@@ -75,7 +76,7 @@ def distinct_fields(fields: tuple[FieldSpec, ...]) -> tuple[FieldSpec, ...]:
     return fields
 
 
-class StreamSpec(BaseModel):
+class StreamSpec(Described):
     """A stream as a client registers it."""
 
     model_config = ConfigDict(

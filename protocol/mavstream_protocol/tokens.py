@@ -11,15 +11,16 @@ import secrets
 from enum import StrEnum
 from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
+from mavstream_protocol.described import Described
 from mavstream_protocol.explained import refusal
 from mavstream_protocol.names import Name
 from mavstream_protocol.quantities import PositiveSize
 
 Patterns = Annotated[tuple[Annotated[str, Field(min_length=1, max_length=200)], ...], Field(max_length=100)]
 """Names with `*` and `?` as wildcards; one of them must match."""
-_CONFIG = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, hide_input_in_errors=True)
+_CONFIG = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
 class Role(StrEnum):
@@ -30,7 +31,7 @@ class Role(StrEnum):
     FEEDER = "feeder"
 
 
-class TokenQuotas(BaseModel):
+class TokenQuotas(Described):
     """Limits of a token's holder; None for no limit but those of the server."""
 
     model_config = _CONFIG
@@ -44,7 +45,7 @@ class TokenQuotas(BaseModel):
     """Open requests and websockets."""
 
 
-class TokenSpec(BaseModel):
+class TokenSpec(Described):
     """A token as stored: who holds it, and what it allows. Not the secret itself."""
 
     model_config = _CONFIG
@@ -61,7 +62,7 @@ class TokenSpec(BaseModel):
     created: str | None = None
 
 
-class TokensFile(BaseModel):
+class TokensFile(Described):
     """The content of a file of tokens."""
 
     model_config = _CONFIG

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+from tests.support.page_rows import HOT, rows
 from tests.support.servers.running_server import eventually
 
 from mavstream import Client
@@ -26,7 +27,8 @@ FLAGS = [
     "--disable-sync",
     "--no-first-run",
 ]
-PATIENCE_MS = 30_000
+PATIENCE_MS = 60_000
+expect.set_options(timeout=PATIENCE_MS)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -37,9 +39,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group("page"))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def chromium() -> Iterator[Browser]:
-    # Of a module, and not of the session: while Playwright runs, no other test could run an event loop.
+    # Not of the session: while Playwright runs, no other test could run an event loop.
     path = shutil.which("chromium")
     if path is None:
         if os.environ.get("CI"):
@@ -51,11 +53,12 @@ def chromium() -> Iterator[Browser]:
         browser.close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     """A server with its page, and a stream `readings` with a class and a query."""
-    running = ServerProcess(tmp_path_factory.mktemp("page"), "--page").wait_ready()
+    running = ServerProcess(tmp_path_factory.mktemp("page"), "--page")
     try:
+        running.wait_ready(4 * PATIENCE_MS / 1000)
         with Client(running.url) as client:
             fields = "at timestamp, room string, celsius float"
             client.create_stream(name="readings", fields=_fields(fields), event_time="at")
@@ -70,10 +73,18 @@ def _fields(text: str) -> list[dict[str, str]]:
     return [dict(zip(("name", "type"), each.split(), strict=True)) for each in text.split(", ")]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def client(server: ServerProcess) -> Iterator[Client]:
     with Client(server.url) as made:
         yield made
+
+
+@pytest.fixture(scope="package")
+def hot(client: Client) -> str:
+    """A running query that has given rows."""
+    query = client.submit(HOT, name="hot", class_="alarms", qos={"latency": {"p95": "500ms"}})
+    client.append("readings", rows(20))
+    return query.id
 
 
 def page_of(server: ServerProcess) -> str:
@@ -82,7 +93,7 @@ def page_of(server: ServerProcess) -> str:
     return httpx.get(f"{server.url}/").headers["location"].rstrip("/")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def base(server: ServerProcess) -> str:
     return page_of(server)
 

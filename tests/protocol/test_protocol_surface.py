@@ -14,6 +14,8 @@ FULLY_PUBLIC = ["classes", "plans.plan", "errors", "qos", "queries", "schema", "
 
 
 def public_names(module: ModuleType) -> set[str]:
+    for name in dir(module):  # which are imported when they are first used
+        getattr(module, name)
     return {
         name
         for name, value in vars(module).items()

@@ -99,6 +99,11 @@ export default {
       field.files = event.dataTransfer.files;
       this.send(field);
     });
+    // The event does not bubble, so it is caught on its way down.
+    const toggle = ({ target }) =>
+      target.dataset.toggle &&
+      this.$emit("action", { ...target.dataset, action: target.dataset.toggle, open: target.open });
+    this.$el.addEventListener("toggle", toggle, true);
     this.$el.addEventListener("input", (event) => {
       const source = event.target;
       if (source.dataset.on !== "input") return;
@@ -117,7 +122,9 @@ export default {
   methods: {
     async send(field) {
       const file = field.files[0];
-      if (!file || !field.dataset.action) return;
+      if (!file) return;
+      if (field.dataset.upload) return this.upload(field, file);
+      if (!field.dataset.action) return;
       const url = await new Promise((done) => {
         const reader = new FileReader();
         reader.onload = () => done(file.size > 700000 ? "," : reader.result);
@@ -130,6 +137,21 @@ export default {
         content: url.slice(url.indexOf(",") + 1),
       });
       field.value = "";
+    },
+    // Sends a file as it is, beside the websocket; the view shows what becomes of it.
+    async upload(field, file) {
+      field.value = "";
+      let problem = null;
+      if (file.size > Number(field.dataset.most)) problem = `${file.name}${field.dataset.tooLarge}`;
+      else
+        try {
+          const url = `${field.dataset.upload}/${encodeURIComponent(file.name)}`;
+          const answer = await fetch(url, { method: "POST", body: file });
+          if (!answer.ok) problem = await answer.text();
+        } catch (error) {
+          problem = `${file.name} could not be sent (${error.message}): try it again`;
+        }
+      if (problem !== null) this.$emit("action", { action: "refused", problem });
     },
     apply() {
       const fresh = document.createElement("template");

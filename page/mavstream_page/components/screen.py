@@ -45,6 +45,12 @@ class View(ABC):
     def render(self) -> Markup:
         """Return its content, from what the topics hold."""
 
+    def build(self) -> None:  # noqa: B027 - most views are markup alone
+        """Add elements below the content, for views that need more than markup."""
+
+    def show(self) -> None:  # noqa: B027
+        """Refresh the elements that it has built."""
+
     async def act(self, action: dict[str, Any]) -> None:
         """Do what a viewer asked for; raises MavstreamError or ValueError with the reason if it cannot."""
         raise ValueError(f"this view has no action {action.get('action')!r}: reload the page")
@@ -78,8 +84,9 @@ class Screen:
         self._top = Live(self._navigation())
         self._banner = Live(Markup(""))
         with ui.element("div").props("id=main tabindex=-1").classes("content"):
-            self._main = Live(self._loading(), self._act)
-        self._messages = Live(Markup(""), self._act, "messages")
+            self._main = Live(self._loading(), self.act)
+            view.build()
+        self._messages = Live(Markup(""), self.act, "messages")
         client = ui.context.client
         client.on_connect(self._connect)
         client.on_disconnect(self._disconnect)
@@ -103,6 +110,7 @@ class Screen:
         self._banner.show(self._trouble())
         if self._hub.info is not None:
             self._main.show(self._view.render())
+            self._view.show()
         elif self._hub.trouble:
             self._main.show(
                 h(
@@ -116,7 +124,8 @@ class Screen:
             self._said = (kind, text, left - 1) if left > 1 else None
             self._show_message()
 
-    async def _act(self, action: dict[str, Any]) -> None:
+    async def act(self, action: dict[str, Any]) -> None:
+        """Let the view do what a viewer asked for, and show the outcome."""
         if action.get("action") == "dismiss":
             self._said = None
             self._show_message()

@@ -13,8 +13,17 @@ from collections.abc import Callable, Hashable
 from contextlib import suppress
 from typing import TypeVar
 
-from mavstream import AsyncClient, MavstreamError, NotAuthorised, Retry, TooMany, TransportError
+from mavstream import (
+    AsyncClient,
+    MavstreamError,
+    NotAuthorised,
+    Retry,
+    ServerProblem,
+    TooMany,
+    TransportError,
+)
 from mavstream_page.data.topic import Topic
+from mavstream_page.data.uploads import Upload
 from mavstream_protocol.wire.resources import ServerInfo
 
 T = TypeVar("T", bound=Topic)
@@ -42,6 +51,8 @@ class Hub:
         """Why the server does not answer; None if it does."""
         self.refused: str | None = None
         """Why the server takes no request without a token, or not with this one."""
+        self.uploads: dict[str, Upload] = {}
+        """The last file that was sent for each stream."""
         self._topics: dict[Hashable, Topic] = {}
         self._watches: dict[Watch, None] = {}
         self._left: dict[Hashable, float] = {}
@@ -84,6 +95,8 @@ class Hub:
 
     async def close(self) -> None:
         """Stop polling and close the connections."""
+        for upload in self.uploads.values():
+            upload.cancel()
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -138,11 +151,9 @@ class Hub:
     async def _poll(self, topic: Topic, now: float) -> None:
         try:
             await topic.poll(self.client, now)
-        except (NotAuthorised, TransportError, TooMany):
+        except (NotAuthorised, TransportError, TooMany, ServerProblem):
             raise
         except MavstreamError as error:
-            if getattr(error, "status", 500) >= 500:
-                raise
             topic.error = str(error)
         else:
             topic.error = None

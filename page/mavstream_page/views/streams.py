@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from functools import partial
 from typing import Any
 
 from mavstream_page.components import numbers
-from mavstream_page.components.charts import sparkline
 from mavstream_page.components.fields import fields_shown
 from mavstream_page.components.html import Markup, h, join
-from mavstream_page.components.marks import BAD, GOOD, QUIET, WARNING, button, card, empty, mark, table
+from mavstream_page.components.marks import GOOD, card, empty, table
 from mavstream_page.components.screen import View
+from mavstream_page.components.stream_card import readers_named, stream_card
 from mavstream_page.data.hub import Hub
-from mavstream_page.data.rows_from_files import append_file
-from mavstream_page.data.streams import StreamsTopic
+from mavstream_page.data.streams import StreamsTopic, StreamTopic
 from mavstream_protocol import QueryClass
-from mavstream_protocol.wire.resources import QueryInfo, StreamInfo, TableInfo
-
-_SHOWN_READERS = 4
+from mavstream_protocol.wire.resources import StreamInfo, TableInfo
 
 
 class StreamsView(View):
@@ -29,18 +27,19 @@ class StreamsView(View):
     def __init__(self, hub: Hub) -> None:
         super().__init__(hub)
         self._topic = hub.topic(StreamsTopic.key, StreamsTopic)
+        self._opened: dict[str, StreamTopic] = {}
 
     @property
     def keys(self) -> tuple[Hashable, ...]:
-        """The lists."""
-        return (StreamsTopic.key,)
+        """The lists, and the streams that are open."""
+        return (StreamsTopic.key, *(_key(name) for name in self._opened))
 
     @property
     def _may_create(self) -> bool:
         return bool(self.role)
 
     async def act(self, action: dict[str, Any]) -> None:
-        """Create or delete a stream, take a dropped file, or change a class."""
+        """Create, open or delete a stream, or change a class."""
         client, what = self.hub.client, action["action"]
         if what == "create-stream":
             name, fields = str(action.get("name", "")).strip(), parse_fields(str(action.get("fields", "")))
@@ -55,16 +54,25 @@ class StreamsView(View):
             name, priority = str(action["name"]).strip(), _priority(action.get("priority"))
             await client.put_class(name, priority, str(action.get("description", "")), latency)
             self.screen.say(GOOD, f"Class {name} has priority {priority}.")
-        elif what == "file":
-            stream = str(action["stream"])
-            rows = await append_file(
-                client, stream, str(action["file"]), int(action["size"]), str(action["content"])
-            )
-            self.screen.say(
-                GOOD, f"{numbers.count(rows)} rows of {action['file']} were appended to {stream}."
-            )
+        elif what == "open-stream":
+            self._open(str(action["stream"]), bool(action["open"]))
+        elif what == "cancel-upload":
+            upload = self.hub.uploads.get(str(action["stream"]))
+            if upload is not None:
+                upload.cancel()
+        elif what == "refused":
+            raise ValueError(str(action["problem"]))
         else:
             await super().act(action)
+
+    def _open(self, stream: str, is_open: bool) -> None:
+        """Watch the rows and readers of a stream, or no longer."""
+        if is_open:
+            make = partial(StreamTopic, stream, self._topic)
+            self._opened[stream] = self.hub.topic(_key(stream), make)
+        else:
+            self._opened.pop(stream, None)
+        self.screen.watch_again()
 
     def render(self) -> Markup:
         """Return the three lists."""
@@ -110,65 +118,14 @@ class StreamsView(View):
         return join(h("div", h("h2", "Streams"), class_="head"), *shown, form)
 
     def _stream(self, info: StreamInfo) -> Markup:
-        rate, readers = self._topic.rates[info.name], self._topic.readers.get(info.name, [])
-        marks = []
-        if info.overloaded:
-            marks.append(mark(BAD, "overloaded", "Rows arrive faster than any query reads them."))
-        if info.over_quota:
-            marks.append(mark(WARNING, "over its quota", f"held by {info.held_by}"))
-        late = sum(query.late for query in readers)
-        if late:
-            marks.append(
-                mark(WARNING, f"{numbers.count(late)} late", "late rows of the queries that read it")
-            )
-        facts = h(
-            "div",
-            h("span", sparkline(rate.history), h("b", numbers.rate(rate.last))),
-            h("span", f"{numbers.count(info.position)} rows"),
-            h("span", numbers.size(info.bytes), " on disk"),
-            h("span", "watermark ", numbers.clock_time(info.watermark)),
-            h("span", f"importance {info.importance}"),
-            class_="facts",
-        )
-        drop = None
-        if self.role in ("admin", "feeder"):
-            drop = h(
-                "label",
-                "Drop a CSV or Parquet file here, or choose one (up to 700 kB)",
-                h(
-                    "input",
-                    type="file",
-                    accept=".csv,.parquet",
-                    data_action="file",
-                    data_stream=info.name,
-                    aria_label=f"Rows for {info.name}",
-                ),
-                class_="drop",
-                data_drop=True,
-            )
-        remove = None
-        if self.is_admin and not readers:
-            remove = button(
-                "Delete",
-                "delete-stream",
-                kind="small danger",
-                stream=info.name,
-                title=f"Delete {info.name}",
-                confirm=f"Delete {info.name} and its rows?",
-            )
-        return h(
-            "details",
-            h("summary", h("span", h("b", info.name), *marks, class_="titles"), facts),
-            h("h3", "Fields"),
-            fields_shown(info.spec.fields, info.spec.event_time),
-            h("h3", "Read by"),
-            _readers(readers),
-            h("h3", "Producers") if info.producers else None,
-            h("p", ", ".join(info.producers), class_="soft") if info.producers else None,
-            drop,
-            remove,
-            class_="card stream",
-            data_key=f"stream-{info.name}",
+        return stream_card(
+            info,
+            self._topic.rates[info.name],
+            self._topic.readers.get(info.name, []),
+            self._opened.get(info.name),
+            self.hub.uploads.get(info.name),
+            may_feed=self.role in ("admin", "feeder"),
+            may_delete=self.is_admin,
         )
 
     def _classes(self) -> Markup:
@@ -216,9 +173,13 @@ class StreamsView(View):
             h("td", numbers.count(one.rows), class_="number"),
             h("td", numbers.size(one.bytes), class_="number"),
             h("td", f"{one.version}, since {numbers.clock_time(one.since)}"),
-            h("td", _readers(self._topic.readers.get(one.name, []))),
+            h("td", readers_named(self._topic.readers.get(one.name, []))),
             data_key=f"table-{one.name}",
         )
+
+
+def _key(stream: str) -> Hashable:
+    return ("stream", stream)
 
 
 def parse_fields(text: str) -> list[dict[str, Any]]:
@@ -266,14 +227,3 @@ def _class_form(id_: str, name: Markup, one: QueryClass | None) -> Markup:
         data_action="class",
         id=id_,
     )
-
-
-def _readers(queries: list[QueryInfo]) -> Markup:
-    if not queries:
-        return mark(QUIET, "nobody")
-    links = [
-        join(h("a", each.spec.name, href=f"/queries/{each.spec.name}"), " ")
-        for each in queries[:_SHOWN_READERS]
-    ]
-    more = len(queries) - _SHOWN_READERS
-    return h("p", links, f"and {more} more" if more > 0 else None)

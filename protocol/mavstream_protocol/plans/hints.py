@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, WithJsonSchema
+from pydantic import ConfigDict, WithJsonSchema
 
+from mavstream_protocol.described import Described
 from mavstream_protocol.explained import explained
 from mavstream_protocol.quantities import PositiveCost, PositiveSize
 
@@ -22,7 +23,7 @@ def _above_zero(value: object) -> float:
     return float(value)
 
 
-class Hints(BaseModel):
+class Hints(Described):
     """Expected cost, selectivity and row size of an operator, used until they are measured.
 
     Hints never change an answer and are ignored when plans are compared. Omitted values take their defaults.
@@ -31,7 +32,6 @@ class Hints(BaseModel):
     model_config = ConfigDict(
         frozen=True,
         extra="forbid",
-        use_attribute_docstrings=True,
         json_schema_extra={"examples": [{"selectivity": 0.25, "cost": "250ns", "size": "40B"}]},
     )
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from mavstream_protocol.schema import Field, FieldType, Schema
 from mavstream_protocol.tuples import decode_batch
@@ -61,6 +60,9 @@ def typed_csv(schema: Schema, texts: pa.Table) -> pa.RecordBatch:
 
 def _typed(field: Field, texts: pa.Array, findings: Findings) -> pa.Array:
     """Return the cells of a column as values; invalid ones are added to the findings."""
+    # Imported where it is used: it takes long to load, and only tables from CSV need it.
+    import pyarrow.compute as pc
+
     if field.type is FieldType.TIMESTAMP:
         numbers = pc.match_substring_regex(texts, FORMS[FieldType.INT])
         return texts.cast(pa.int64()) if _all(numbers) else texts
@@ -85,4 +87,6 @@ def _typed(field: Field, texts: pa.Array, findings: Findings) -> pa.Array:
 
 
 def _all(fits: pa.Array) -> bool:
+    import pyarrow.compute as pc
+
     return pc.all(fits, min_count=0).as_py() is not False

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import ValidationError
 
 from mavstream_protocol.errors import InvalidTuples, ProblemItem
@@ -45,6 +44,8 @@ def arrow_fields(schema: pa.Schema) -> Schema:
 
 def text_fields(texts: pa.Table) -> Schema:
     """Return the fields of cells of text: int, float or bool where all look like that, else string."""
+    import pyarrow.compute as pc
+
     fields = []
     for name, column in zip(texts.column_names, texts.columns, strict=True):
         fitting = (

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import ConfigDict
 
-_CONFIG = ConfigDict(frozen=True, use_attribute_docstrings=True)
+from mavstream_protocol.described import Described
+
+_CONFIG = ConfigDict(frozen=True)
 
 
-class CheckpointInfo(BaseModel):
+class CheckpointInfo(Described):
     """The last checkpoint of a query, and its last recovery."""
 
     model_config = _CONFIG
@@ -50,7 +52,7 @@ class Synced(StrEnum):
     CHECKPOINTS = "checkpoints"
 
 
-class QueryDelivery(BaseModel):
+class QueryDelivery(Described):
     """The delivery guarantee in force for a query."""
 
     model_config = ConfigDict(

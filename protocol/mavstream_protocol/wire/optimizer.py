@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
+from mavstream_protocol.described import Described
 from mavstream_protocol.optimizer import OptimizerSettings, Outcome
 
-_CONFIG = ConfigDict(frozen=True, use_attribute_docstrings=True)
+_CONFIG = ConfigDict(frozen=True)
 
 _DECISION: dict[str, Any] = {
     "number": 7,
@@ -25,7 +26,7 @@ _DECISION: dict[str, Any] = {
 }
 
 
-class DecisionInfo(BaseModel):
+class DecisionInfo(Described):
     """An action of the optimizer, its reason and its result."""
 
     model_config = ConfigDict(**_CONFIG, json_schema_extra={"examples": [_DECISION]})
@@ -49,7 +50,7 @@ class DecisionInfo(BaseModel):
     """Additional explanation of the outcome; may be empty."""
 
 
-class RuleInfo(BaseModel):
+class RuleInfo(Described):
     """A rule of the optimizer; rules are tried in the listed order."""
 
     model_config = _CONFIG
@@ -59,7 +60,7 @@ class RuleInfo(BaseModel):
     enabled: bool
 
 
-class OptimizerInfo(BaseModel):
+class OptimizerInfo(Described):
     """State of the optimizer."""
 
     model_config = ConfigDict(

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
+from mavstream_protocol.described import Described
 from mavstream_protocol.plans.plan import Plan
 from mavstream_protocol.streams import FieldSpec
-from mavstream_protocol.wire.resources import ActualState, OperatorInfo
+from mavstream_protocol.wire.resources import ActualState, LatencySummary, OperatorInfo
 
-_CONFIG = ConfigDict(
-    frozen=True, use_attribute_docstrings=True, populate_by_name=True, serialize_by_alias=True
-)
+_CONFIG = ConfigDict(frozen=True, populate_by_name=True, serialize_by_alias=True)
 
 _UNIT: dict[str, Any] = {
     "operators": ["hot", "#output"],
@@ -21,18 +20,18 @@ _UNIT: dict[str, Any] = {
 }
 
 
-class PlanEdge(BaseModel):
+class PlanEdge(Described):
     """An edge along which rows flow from an operator or a stream to an operator, or a table lookup."""
 
     model_config = _CONFIG
     from_: str = Field(alias="from")
-    """An operator, `stream:NAME` or `table:NAME`."""
+    """An operator, `stream:NAME`, `query:NAME` or `table:NAME`."""
     to: str
     output: str | None = None
     """The output of a split that is read."""
 
 
-class OperatorUnit(BaseModel):
+class OperatorUnit(Described):
     """Operators that a policy runs as one, bottom-up: a path, a segment or a simplified segment."""
 
     model_config = _CONFIG
@@ -44,7 +43,28 @@ class OperatorUnit(BaseModel):
     """Bytes per second that it would then free; negative if it increases the number or size of rows."""
 
 
-class QueryPlan(BaseModel):
+class UpstreamQuery(Described):
+    """A query of a chain, which gives results that lead to those of another query."""
+
+    model_config = _CONFIG
+    query: str
+    name: str
+    class_: str = Field(alias="class")
+    state: ActualState
+    reads: tuple[str, ...]
+    """`stream:NAME` or `query:NAME`, as edges begin."""
+    results: int
+    """The offset of its next result."""
+    read: int | None
+    """The offset from which the queries above it in the chain have not read yet, the lowest of them.
+
+    Null if none of them runs.
+    """
+    latency_ms: LatencySummary | None
+    """From the arrival of rows in the first streams to its results; null while it does not run."""
+
+
+class QueryPlan(Described):
     """A query's plan, its derived units, and the state of its operators."""
 
     model_config = ConfigDict(
@@ -72,6 +92,7 @@ class QueryPlan(BaseModel):
                     "segments": [_UNIT],
                     "simplified_segments": [_UNIT],
                     "edges": [{"from": "stream:readings", "to": "in"}, {"from": "in", "to": "hot"}],
+                    "chain": [],
                     "operators": [
                         {
                             "name": "hot",
@@ -123,6 +144,8 @@ class QueryPlan(BaseModel):
     simplified_segments: tuple[OperatorUnit, ...] = ()
     """As `simplified_segment` runs them with its default gamma."""
     edges: tuple[PlanEdge, ...]
+    chain: tuple[UpstreamQuery, ...] = ()
+    """The queries whose results it reads, directly and through others, each after those that it reads."""
     operators: tuple[OperatorInfo, ...]
     """Operators with their states; empty while the query is starting.
 
@@ -131,7 +154,7 @@ class QueryPlan(BaseModel):
     """
 
 
-class QuerySql(BaseModel):
+class QuerySql(Described):
     """A query's plan as SQL; reading it gives the same plan, but for the names of nodes."""
 
     model_config = ConfigDict(
@@ -153,7 +176,7 @@ class QuerySql(BaseModel):
     """The equivalent plan that runs instead; null if the registered one runs."""
 
 
-class PlacedQuery(BaseModel):
+class PlacedQuery(Described):
     """The operators of a running query in the global plan."""
 
     model_config = _CONFIG
@@ -162,9 +185,11 @@ class PlacedQuery(BaseModel):
     state: ActualState
     operators: tuple[OperatorInfo, ...]
     edges: tuple[PlanEdge, ...]
+    reads: dict[str, str] = {}
+    """The ids of the queries whose results it reads, by name."""
 
 
-class GlobalPlan(BaseModel):
+class GlobalPlan(Described):
     """A page of the global plan: the operators of running queries and the edges between them."""
 
     model_config = ConfigDict(

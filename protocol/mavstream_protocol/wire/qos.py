@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import ConfigDict
 
+from mavstream_protocol.described import Described
 from mavstream_protocol.optimizer import Objective, TargetState
 from mavstream_protocol.wire.optimizer import DecisionInfo
 from mavstream_protocol.wire.resources import LatencySummary
 
-_CONFIG = ConfigDict(frozen=True, use_attribute_docstrings=True)
+_CONFIG = ConfigDict(frozen=True)
 
 _EXAMPLE: dict[str, Any] = {
     "query": "hot_homes-k3xv7q",
@@ -45,7 +46,7 @@ _EXAMPLE: dict[str, Any] = {
 }
 
 
-class StateChange(BaseModel):
+class StateChange(Described):
     """A change of a target's state."""
 
     model_config = _CONFIG
@@ -55,7 +56,7 @@ class StateChange(BaseModel):
     measured: float | None
 
 
-class TargetReport(BaseModel):
+class TargetReport(Described):
     """One target of a query."""
 
     model_config = _CONFIG
@@ -77,7 +78,7 @@ class TargetReport(BaseModel):
     """The last changes of the state, the newest last."""
 
 
-class ShedSpell(BaseModel):
+class ShedSpell(Described):
     """A shedding interval: a time during which one share of a stream's rows was dropped, by arrival time."""
 
     model_config = _CONFIG
@@ -92,7 +93,7 @@ class ShedSpell(BaseModel):
     """Number of these rows that were dropped."""
 
 
-class ShedReport(BaseModel):
+class ShedReport(Described):
     """Rows of a query that load shedding dropped."""
 
     model_config = _CONFIG
@@ -104,7 +105,7 @@ class ShedReport(BaseModel):
     """Shedding intervals: the last 32 per source, the newest last."""
 
 
-class QosReport(BaseModel):
+class QosReport(Described):
     """Targets of a query and their measured values."""
 
     model_config = ConfigDict(**_CONFIG, json_schema_extra={"examples": [_EXAMPLE]})

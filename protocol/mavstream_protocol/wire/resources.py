@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt
 
 from mavstream_protocol.admission import AdmissionEstimate
+from mavstream_protocol.described import Described
 from mavstream_protocol.errors import ProblemItem
 from mavstream_protocol.instants import Instant
 from mavstream_protocol.names import Name
@@ -19,7 +20,7 @@ from mavstream_protocol.tokens import Role
 from mavstream_protocol.wire.delivery import CheckpointInfo, QueryDelivery
 from mavstream_protocol.wire.results import GapReason
 
-_CONFIG = ConfigDict(frozen=True, use_attribute_docstrings=True)
+_CONFIG = ConfigDict(frozen=True)
 Item = TypeVar("Item")
 
 
@@ -54,7 +55,7 @@ class ActualState(StrEnum):
     FAILED = "failed"
 
 
-class StreamInfo(BaseModel):
+class StreamInfo(Described):
     """State of a stream."""
 
     model_config = _CONFIG
@@ -87,7 +88,7 @@ class StreamInfo(BaseModel):
     """
 
 
-class ProducerInfo(BaseModel):
+class ProducerInfo(Described):
     """State of a producer."""
 
     model_config = _CONFIG
@@ -101,7 +102,7 @@ class ProducerInfo(BaseModel):
     """Last sequence by stream."""
 
 
-class TableVersion(BaseModel):
+class TableVersion(Described):
     """A version of a stored table."""
 
     model_config = _CONFIG
@@ -113,7 +114,7 @@ class TableVersion(BaseModel):
     """Bytes on disk."""
 
 
-class TableInfo(BaseModel):
+class TableInfo(Described):
     """State of a stored table."""
 
     model_config = ConfigDict(
@@ -158,7 +159,7 @@ class TableDetail(TableInfo):
     """Queries that join it and have not ended."""
 
 
-class LatencySummary(BaseModel):
+class LatencySummary(Described):
     """Milliseconds from arrival to output."""
 
     model_config = _CONFIG
@@ -170,7 +171,7 @@ class LatencySummary(BaseModel):
     max: float | None
 
 
-class OperatorInfo(BaseModel):
+class OperatorInfo(Described):
     """An operator of a running query."""
 
     model_config = _CONFIG
@@ -195,7 +196,7 @@ class OperatorInfo(BaseModel):
     """Up to ten of the other queries that it runs for."""
 
 
-class QueryInfo(BaseModel):
+class QueryInfo(Described):
     """State of a query."""
 
     model_config = _CONFIG
@@ -249,14 +250,13 @@ class QueryInfo(BaseModel):
     """The query that is most behind of those that read its results: they are retained for it."""
 
 
-class QueryChange(BaseModel):
+class QueryChange(Described):
     """Changes that `PATCH /v1/queries/{id}` accepts; omitted fields stay as they are."""
 
     model_config = ConfigDict(
         frozen=True,
         extra="forbid",
         populate_by_name=True,
-        use_attribute_docstrings=True,
         json_schema_extra={
             "examples": [
                 {"state": "paused"},
@@ -282,7 +282,7 @@ class QueryChange(BaseModel):
     Streams that are not named go on at their end."""
 
 
-class Validation(BaseModel):
+class Validation(Described):
     """The result of `POST /v1/queries/validate`."""
 
     model_config = _CONFIG
@@ -298,7 +298,7 @@ class Validation(BaseModel):
     """The estimate for a valid query; null if admission control is off."""
 
 
-class PulledResults(BaseModel):
+class PulledResults(Described):
     """A page of a query's results."""
 
     model_config = _CONFIG
@@ -318,7 +318,7 @@ class PulledResults(BaseModel):
     """Why they are missing: `retention`, or `damage` if some of them are damaged."""
 
 
-class StreamRows(BaseModel):
+class StreamRows(Described):
     """A page of a stream's rows, at consecutive positions up to `next`."""
 
     model_config = _CONFIG
@@ -337,7 +337,7 @@ class StreamRows(BaseModel):
     """Why they are missing: `retention`, or `damage` if some of them are damaged."""
 
 
-class PolicyInfo(BaseModel):
+class PolicyInfo(Described):
     """A scheduling policy that can be chosen."""
 
     model_config = _CONFIG
@@ -348,7 +348,7 @@ class PolicyInfo(BaseModel):
     """JSON schema of its options."""
 
 
-class ServerInfo(BaseModel):
+class ServerInfo(Described):
     """Name, version, delivery guarantee and limits of the server."""
 
     model_config = _CONFIG

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from mavstream_protocol.admission import AdmissionEstimate
+from mavstream_protocol.described import Described
 from mavstream_protocol.errors import Problem
 from mavstream_protocol.plans.plan import Plan
 from mavstream_protocol.sql.statements import ObjectKind
 from mavstream_protocol.streams import FieldSpec
 
-_CONFIG = ConfigDict(frozen=True, use_attribute_docstrings=True)
+_CONFIG = ConfigDict(frozen=True)
 
 
-class SqlScript(BaseModel):
+class SqlScript(Described):
     """One or more SQL statements."""
 
     model_config = ConfigDict(
@@ -29,7 +30,7 @@ class SqlScript(BaseModel):
     """Statements, separated by semicolons."""
 
 
-class Created(BaseModel):
+class Created(Described):
     """A stream, class or query was created."""
 
     model_config = _CONFIG
@@ -44,7 +45,7 @@ class Created(BaseModel):
     """The estimate for a query."""
 
 
-class Dropped(BaseModel):
+class Dropped(Described):
     """An object was removed."""
 
     model_config = _CONFIG
@@ -53,7 +54,7 @@ class Dropped(BaseModel):
     name: str
 
 
-class Changed(BaseModel):
+class Changed(Described):
     """An object was changed."""
 
     model_config = _CONFIG
@@ -65,7 +66,7 @@ class Changed(BaseModel):
     """What is different now: `paused`, `running`, `column humidity added`, `in use`."""
 
 
-class Inserted(BaseModel):
+class Inserted(Described):
     """Rows were appended to a stream; they are in its log."""
 
     model_config = _CONFIG
@@ -76,7 +77,7 @@ class Inserted(BaseModel):
     """Position of the first of these rows."""
 
 
-class Listed(BaseModel):
+class Listed(Described):
     """The rows of SHOW or DESCRIBE."""
 
     model_config = _CONFIG
@@ -85,7 +86,7 @@ class Listed(BaseModel):
     rows: tuple[tuple[Any, ...], ...]
 
 
-class Selected(BaseModel):
+class Selected(Described):
     """A bare SELECT: it was checked, and nothing was registered.
 
     To run it, register it: CREATE QUERY, or `POST /v1/queries` with this SQL.
@@ -99,7 +100,7 @@ class Selected(BaseModel):
     admission: AdmissionEstimate | None = None
 
 
-class SharedOperators(BaseModel):
+class SharedOperators(Described):
     """Operators that a query would share with running queries."""
 
     model_config = _CONFIG
@@ -112,7 +113,7 @@ class SharedOperators(BaseModel):
     """The number of these queries."""
 
 
-class Backend(BaseModel):
+class Backend(Described):
     """Whether a plan can run on a backend."""
 
     model_config = _CONFIG
@@ -123,7 +124,7 @@ class Backend(BaseModel):
     """What is not supported, with the node."""
 
 
-class Explained(BaseModel):
+class Explained(Described):
     """EXPLAIN: what a query would do, without starting it."""
 
     model_config = _CONFIG
@@ -147,7 +148,7 @@ SqlResult = Annotated[
 """The result of a statement; `kind` tells which."""
 
 
-class SqlAnswer(BaseModel):
+class SqlAnswer(Described):
     """The results of a script whose statements all took effect."""
 
     model_config = ConfigDict(
@@ -160,7 +161,7 @@ class SqlAnswer(BaseModel):
     """One per statement, in order."""
 
 
-class FailedStatement(BaseModel):
+class FailedStatement(Described):
     """The statement at which a script stopped."""
 
     model_config = _CONFIG

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import ConfigDict, Field, field_validator
 
+from mavstream_protocol.described import Described
 from mavstream_protocol.explained import refusal
 from mavstream_protocol.names import Name
 
-_CONFIG = ConfigDict(frozen=True, use_attribute_docstrings=True)
+_CONFIG = ConfigDict(frozen=True)
 
 
-class StageInfo(BaseModel):
+class StageInfo(Described):
     """A stage: rows that were sent to a stream and are not published yet."""
 
     model_config = _CONFIG
@@ -27,7 +28,7 @@ class StageInfo(BaseModel):
     """When it is removed unless it is published before."""
 
 
-class NewBatch(BaseModel):
+class NewBatch(Described):
     """Stages to be published as one batch of a producer."""
 
     model_config = _CONFIG

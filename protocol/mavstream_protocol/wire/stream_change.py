@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 import pydantic
-from pydantic import BaseModel, ConfigDict, field_validator, model_validator
+from pydantic import ConfigDict, field_validator, model_validator
 
+from mavstream_protocol.described import Described
 from mavstream_protocol.explained import refusal
 from mavstream_protocol.quantities import PositiveDuration, PositiveSize
 from mavstream_protocol.streams import FieldSpec, Retention, distinct_fields
@@ -21,13 +22,12 @@ _FIXED = {
 """Settings that cannot change, with the reasons."""
 
 
-class StreamChange(BaseModel):
+class StreamChange(Described):
     """Changes that `PATCH /v1/streams/{name}` accepts; what is left out stays, null removes a limit."""
 
     model_config = ConfigDict(
         frozen=True,
         extra="forbid",
-        use_attribute_docstrings=True,
         json_schema_extra={
             "examples": [
                 {"add_fields": [{"name": "battery", "type": "float", "nullable": True}]},

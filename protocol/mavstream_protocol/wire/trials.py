@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
+from mavstream_protocol.described import Described
 from mavstream_protocol.plans.plan import Plan
 from mavstream_protocol.streams import FieldSpec
 
 MOST_TRIAL_ROWS = 100_000
 
 
-class TrialSpec(BaseModel):
+class TrialSpec(Described):
     """A query to be tried: a plan, or SQL."""
 
     model_config = ConfigDict(
         frozen=True,
         extra="forbid",
-        use_attribute_docstrings=True,
         json_schema_extra={
             "examples": [{"sql": "SELECT * FROM readings WHERE temperature > 30", "rows": 1000, "limit": 20}]
         },
@@ -33,10 +33,10 @@ class TrialSpec(BaseModel):
     """The most answers that are returned: the first ones."""
 
 
-class TrialResult(BaseModel):
+class TrialResult(Described):
     """What a query answered on the last rows of its streams."""
 
-    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True)
     fields: tuple[FieldSpec, ...]
     rows: list[dict[str, Any]]
     """The first answers."""

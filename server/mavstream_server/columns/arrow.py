@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from mavstream_protocol.errors import InvalidTuples, ProblemItem
 from mavstream_protocol.schema import Field, FieldType, Schema
@@ -189,6 +188,6 @@ def _array(column: Column, type_: FieldType) -> Any:
         return pa.DictionaryArray.from_arrays(indices, texts)
     if type_ is FieldType.BOOL or mask is None:
         return pa.array(column.values, ARROW_TYPES[type_], mask=mask)
-    bits = pc.invert(pa.array(mask)).buffers()[1]
+    bits = pa.array(~mask).buffers()[1]
     values = np.ascontiguousarray(column.values)
     return pa.Array.from_buffers(ARROW_TYPES[type_], len(values), [bits, pa.py_buffer(values)])

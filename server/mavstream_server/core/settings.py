@@ -10,7 +10,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
@@ -21,6 +20,7 @@ from pydantic import (
 )
 
 from mavstream_protocol.admission import AdmissionPolicy
+from mavstream_protocol.described import Described
 from mavstream_protocol.explained import refusal
 from mavstream_protocol.hosts import is_loopback
 from mavstream_protocol.quantities import parse_duration, parse_size
@@ -104,12 +104,10 @@ Listed = Annotated[tuple[str, ...], BeforeValidator(_listed)]
 """Several texts; in a variable separated by commas."""
 
 
-class Settings(BaseModel):
+class Settings(Described):
     """Settings of a server. Tokens are secret: neither printing nor dumping settings reveals them."""
 
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", use_attribute_docstrings=True, hide_input_in_errors=True
-    )
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     data: Path = Path("mavstream-data")
     """Data directory: holds streams, tables, results and the catalog."""

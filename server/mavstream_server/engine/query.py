@@ -287,6 +287,11 @@ class RunningQuery:
         return held + sum([member.pipeline.resident for member in self.shared])
 
     @property
+    def has_unfinished_work(self) -> bool:
+        """Whether one of its operators has begun work on a batch that it has not finished."""
+        return any(operator.unfinished is not None for operator in self.network.operators.values())
+
+    @property
     def memory(self) -> Memory:
         """Its memory including that of its shared pipelines: as much as it would hold without sharing.
 

@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+from mavstream_protocol.errors import MavstreamError
 from mavstream_server.engine import snapshot
 from mavstream_server.engine.query import NEW, RunningQuery
 
 
-def save(query: RunningQuery) -> bytes:
-    """Return a query's operator states, queues, positions and offset, for the plan that runs now."""
+class WorkUnderWay(MavstreamError):
+    """A query that cannot be saved yet, because the rest of an operator's work would emit too much."""
+
+    code = "work_under_way"
+
+
+def save(query: RunningQuery, most: int | None = None) -> bytes:
+    """Return a query's operator states, queues, positions and offset, for the plan that runs now.
+
+    Unfinished work is finished first. Raises WorkUnderWay if an operator emits more than `most` bytes then.
+    """
     every = query.network.operators
     operators = {name: every[name] for name in every if not name.startswith(NEW)}
     for operator in operators.values():  # bottom-up, so that all they emit is in a queue or the result log
-        operator.finish()
+        if not operator.finish(most):
+            raise WorkUnderWay(
+                f"operator {operator.name!r} of query {query.id!r} has work under way "
+                f"that emits more than {most} bytes; the query is saved when less of it is left"
+            )
     return snapshot.encode(
         {
             "plan": _fingerprint(query),

@@ -82,10 +82,15 @@ class Operator(ABC):
         if next(self.unfinished, _END) is _END:
             self.unfinished = None
 
-    def finish(self) -> None:
-        """Do all unfinished work."""
-        while self.unfinished is not None:
+    def finish(self, most: int | None = None) -> bool:
+        """Do all unfinished work, but stop when it has emitted more than `most` bytes.
+
+        Returns whether it is done.
+        """
+        begun = self.bytes_out
+        while self.unfinished is not None and (most is None or self.bytes_out - begun <= most):
             self.proceed()
+        return self.unfinished is None
 
     def abandon(self) -> None:
         """Drop unfinished work and what waits at the inputs, because the query has ended."""

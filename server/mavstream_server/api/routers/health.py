@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Response
-from pydantic import BaseModel, ConfigDict
+from pydantic import ConfigDict
 
+from mavstream_protocol.described import Described
 from mavstream_protocol.wire.resources import ServerInfo
 from mavstream_server.api.auth import require
 from mavstream_server.api.metrics import render
@@ -25,17 +26,17 @@ _TEXT: dict[int | str, dict[str, Any]] = {
 }
 
 
-class Health(BaseModel):
+class Health(Described):
     """Health status of the server."""
 
     model_config = ConfigDict(frozen=True)
     status: str
 
 
-class FileDamage(BaseModel):
+class FileDamage(Described):
     """Damage in a file of the data directory."""
 
-    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True)
     file: str
     """The path within the data directory."""
     offset: int

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from fastapi import APIRouter, Depends
-from pydantic import BaseModel, ConfigDict
+from pydantic import ConfigDict
 
+from mavstream_protocol.described import Described
 from mavstream_protocol.wire.resources import LatencySummary
 from mavstream_server.api.auth import require
 from mavstream_server.api.problems import documented
@@ -17,12 +18,12 @@ from mavstream_server.optimizer.fairness import ClassFairness
 from mavstream_server.queries.views.metrics import Overview
 
 router = APIRouter(prefix="/v1/stats", tags=["server"])
-_CONFIG = ConfigDict(frozen=True, use_attribute_docstrings=True)
+_CONFIG = ConfigDict(frozen=True)
 _MEMORY = ("queued", "state", "backlog")
 _NOTHING = ClassMetrics(0, 0, 0, 0, 0, 0, Latency())
 
 
-class EngineShown(BaseModel):
+class EngineShown(Described):
     """Statistics of the engine process."""
 
     model_config = _CONFIG
@@ -41,7 +42,7 @@ class EngineShown(BaseModel):
     """Memory of all queries: queued, state, backlog. Shared memory counts once."""
 
 
-class ClassShown(BaseModel):
+class ClassShown(Described):
     """Statistics of the queries of a class since the engine started."""
 
     model_config = _CONFIG
@@ -68,7 +69,7 @@ class ClassShown(BaseModel):
     """Whether rows waited over the last seconds while the class got no turn."""
 
 
-class TrafficShown(BaseModel):
+class TrafficShown(Described):
     """Rows received since the server started, and repeated frames."""
 
     model_config = _CONFIG
@@ -78,7 +79,7 @@ class TrafficShown(BaseModel):
     repeated: int
 
 
-class Stats(BaseModel):
+class Stats(Described):
     """Statistics of the server."""
 
     model_config = _CONFIG

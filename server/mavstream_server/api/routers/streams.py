@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Path, Request, Response
-from pydantic import BaseModel, ConfigDict
+from pydantic import ConfigDict
 
+from mavstream_protocol.described import Described
 from mavstream_protocol.names import Name
 from mavstream_protocol.streams import DerivedStreamSpec, StreamSpec
 from mavstream_protocol.tokens import Role
@@ -67,10 +68,10 @@ Sequence = Annotated[
 ]
 
 
-class TuplesTaken(BaseModel):
+class TuplesTaken(Described):
     """Result of appending rows to a stream."""
 
-    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True)
     accepted: int
     """Rows appended to the log; 0 if this sequence number was appended before."""
     position: int | None

@@ -167,4 +167,4 @@ class NeedsUpgrade(ServiceError):
     status = 426
     code = "needs_upgrade"
     title = "This is a websocket"
-    headers = {"upgrade": "websocket"}  # noqa: RUF012
+    headers = {"upgrade": "websocket"}

@@ -71,9 +71,7 @@ class CatchingUp:
 
 def _in_flight(query: RunningQuery) -> bool:
     """Whether rows that a query has read are still between its operators, or in a shared pipeline."""
-    if query.network.account.rows:
-        return True
-    if any(operator.unfinished is not None for operator in query.network.operators.values()):
+    if query.network.account.rows or query.has_unfinished_work:
         return True
     if any(len(queue) for operator in query.network.operators.values() for queue in operator.inputs):
         return True

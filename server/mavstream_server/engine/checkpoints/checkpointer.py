@@ -26,6 +26,9 @@ _log = logging.getLogger(__name__)
 
 _LONGEST_WRITE = 120_000_000_000  # ns after which a child that writes checkpoints is given up
 _POLL_EVERY = 20_000_000  # ns
+_TRY_AGAIN_AFTER = 1_000_000_000  # ns
+_MOST_EMITTED = 1 << 26
+"""Bytes that the unfinished work of an operator may emit so that its query can be saved."""
 _LITTLE = 1 << 18
 """Bytes of state that are written in the engine when a command is recorded: faster than a fork."""
 
@@ -53,6 +56,10 @@ class Checkpointer:
         """Writes queries after commands, beside a round: they are held until it has."""
         self._recording: set[str] = set()
         """The queries that it writes."""
+        self._postponed: set[str] = set()
+        """Held queries with too much work under way to be written now."""
+        self._attempted = 0
+        """When they were tried."""
         self._waiting: dict[str, list[Callable[[], None]]] = {}
         """What to call when the last command of a query is on disk."""
         self._seen: object = None
@@ -135,7 +142,8 @@ class Checkpointer:
         record = self.records.get(query.id)
         if record is None or not query.active:
             return
-        if query.id not in self._waiting and not self._store.synced and query.resident <= _LITTLE:
+        little = query.resident <= _LITTLE and not query.has_unfinished_work
+        if query.id not in self._waiting and not self._store.synced and little:
             record.number += 1
             self._settle_command(query.id, self._write(query, record.number, cut(query), keep=1))
             return
@@ -155,13 +163,13 @@ class Checkpointer:
     def _begin_commands(self) -> None:
         """Fork a process that writes the queries whose commands are not recorded yet."""
         tasks = []
-        for id_ in self._waiting:
+        self._recording = self._waiting.keys() - self._postponed
+        for id_ in self._recording:
             query, record = self._engine.queries[id_], self.records[id_]
             record.number += 1
             tasks.append(partial(self._write_copy, query, record.number, 1))
         if not tasks:
             return
-        self._recording = set(self._waiting)
         self._commands = self._fork(tasks)
         if self._commands is None:
             self._end_commands("no process could be forked")
@@ -176,6 +184,11 @@ class Checkpointer:
 
     def _settle_command(self, id_: str, written: Written) -> None:
         record = self.records[id_]
+        if written.postponed:  # the query is held: less of its work is left at the next attempt
+            self._postponed.add(id_)
+            self._attempted = time.monotonic_ns()
+            self._settle(id_, written)
+            return
         record.kept.clear()
         self._settle(id_, written)
         if written.error is not None:
@@ -184,6 +197,7 @@ class Checkpointer:
 
     def _recorded(self, id_: str) -> None:
         """Let a query go on whose commands are on disk."""
+        self._postponed.discard(id_)
         waiting = self._waiting.pop(id_, None)
         if waiting is None:
             return
@@ -219,8 +233,12 @@ class Checkpointer:
         if now - self._polled < _POLL_EVERY:
             return
         self._polled = now
-        if self._commands is not None and self._collect(self._commands, now):
-            self._end_commands("the process that writes checkpoints died")
+        if self._commands is not None:
+            if self._collect(self._commands, now):
+                self._end_commands("the process that writes checkpoints died")
+        elif self._postponed and now - self._attempted >= _TRY_AGAIN_AFTER:
+            self._postponed.clear()
+            self._begin_commands()
         if self._round is not None:
             if self._collect(self._round, now):
                 self._end_round(self._round)
@@ -319,7 +337,7 @@ class Checkpointer:
                 at.oldest_arrival,
                 query.output.sink.revision,
             )
-            saved = saving.save(query)
+            saved = saving.save(query, _MOST_EMITTED)
             upstream = query.request.plan.upstream_queries.values()
             nbytes = self._store.write(number, header, saved, keep=keep, reads=upstream)
         except Exception as error:
@@ -357,8 +375,13 @@ class Checkpointer:
         record.fail(written.error or "")
         self._seen = None
         fields = {"query": id_, "reason": written.error}
-        _log.error("checkpoint could not be written; the query goes on", extra={"fields": fields})
+        if written.postponed:
+            _log.warning("checkpoint postponed", extra={"fields": fields})
+        else:
+            _log.error("checkpoint could not be written; the query goes on", extra={"fields": fields})
 
 
 def _failed(query: RunningQuery, number: int, error: Exception) -> Written:
+    if isinstance(error, saving.WorkUnderWay):
+        return Written(query.id, number, 0, 0, str(error), postponed=True)
     return Written(query.id, number, 0, 0, f"{type(error).__name__}: {error}")

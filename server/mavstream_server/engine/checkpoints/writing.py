@@ -36,6 +36,8 @@ class Written(NamedTuple):
     """Why it could not be written."""
     cut: Cut | None = None
     """Where the query was."""
+    postponed: bool = False
+    """Whether it can be written once the query has done more of its work."""
 
 
 class ForkedWriter:

@@ -8,10 +8,12 @@ from zlib import crc32
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
-_CONFIG = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+from mavstream_protocol.described import Described
+
+_CONFIG = ConfigDict(frozen=True, extra="forbid")
 
 
-class Range(BaseModel):
+class Range(Described):
     """Uniform distribution between two numbers."""
 
     model_config = _CONFIG
@@ -23,14 +25,14 @@ class Range(BaseModel):
         return float(random.uniform(self.least, self.most))
 
 
-class Choice(BaseModel):
+class Choice(Described):
     """A list of numbers that are used in turn."""
 
     model_config = _CONFIG
     choose: Annotated[tuple[float, ...], Field(min_length=1)]
 
 
-class Zipf(BaseModel):
+class Zipf(Described):
     """k x `scale` for k = 1, ..., `values`, with a probability proportional to k ^ -theta (PRB paper, 4)."""
 
     model_config = _CONFIG

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
+from mavstream_protocol.described import Described
 from mavstream_server.simulation.scenario import CostKind
 from mavstream_server.simulation.workload.draws import Value
 
@@ -13,10 +14,10 @@ Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]
 
 
-class Part(BaseModel):
+class Part(Described):
     """Base of all parts of a file: frozen, and unknown fields are rejected."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class Costs(Part):
@@ -45,9 +46,12 @@ class OperatorPart(Costs):
     """An operator of a query."""
 
     kind: str
-    """`select`, `project`, `join`, `aggregate`, `union`, ..., or `output` for the last operator."""
+    """`select`, `project`, `join`, `aggregate`, `union`, ..., or `output` for the last operator.
+
+    `results` reads the answers of another query, and nothing else does.
+    """
     inputs: tuple[str, ...] = ()
-    """Operators of the query, or streams."""
+    """Operators of the query, streams, or `query:ID`, the answers of a query before it."""
     input: str | None = None
     """A single input, instead of `inputs`."""
 
