@@ -25,7 +25,7 @@ class QueryChanges:
         stop_times: StopTimes,
         share: Callable[[RunningQuery], None],
     ) -> None:
-        """`share` lets a query share operators again, after `sharing` has kept it apart."""
+        """`share` lets a query share operators again, unless its plan is about to change."""
         self._query = query
         self._policy_host = policy_host
         self._sharing = sharing
