@@ -14,7 +14,7 @@ from mavstream_server.engine.stop_times import StopTimes, check_stop
 from mavstream_server.operators.source import Source
 
 
-class QueryChanges:
+class RunningQueryChanges:
     """Changes active queries by id; each raises UnknownObject, and IllegalMove if the query has ended."""
 
     def __init__(
