@@ -31,6 +31,10 @@ class Live(Element, component="live.js"):
 
             self.on("action", acted)
 
+    def reload(self) -> None:
+        """Load the page that it is in again; a script that does so would be refused by the security policy."""
+        self.client.open(self.client.request.url.path)
+
     def show(self, markup: Markup) -> None:
         """Show other markup."""
         if self._props["html"] != markup:
