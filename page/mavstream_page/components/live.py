@@ -32,7 +32,7 @@ class Live(Element, component="live.js"):
             self.on("action", acted)
 
     def reload(self) -> None:
-        """Load the page that it is in again; a script that does so would be refused by the security policy."""
+        """Load its page again; the security policy would refuse a script that does so."""
         self.client.open(self.client.request.url.path)
 
     def show(self, markup: Markup) -> None:
