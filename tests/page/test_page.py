@@ -16,7 +16,7 @@ from mavstream._server_process import ServerProcess
 
 def test_the_overview_shows_each_class_and_that_nothing_is_wrong(page: Page, base: str, hot: str) -> None:
     page.goto(base)
-    expect(page.get_by_role("row", name=re.compile("alarms"))).to_contain_text("50 ms")
+    expect(page.get_by_role("row", name=re.compile("alarms"))).to_contain_text("50 s")
     expect(page.locator("#now")).to_contain_text("Nothing is wrong")
     expect(page.get_by_role("link", name="Overview", exact=True)).to_have_attribute("aria-current", "page")
 
