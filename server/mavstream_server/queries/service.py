@@ -91,9 +91,7 @@ class QueryService:
         durability = Durability.of(settings)
         self.classes = ClassRegistry(catalog, registry)
         self.metrics = MetricsCache(link)
-        self.load = LoadWatch(
-            self.metrics, streams, lambda after, most: registry.select(after, most, placed=True)
-        )
+        self.load = LoadWatch(self.metrics, streams, registry)
         self.admission = AdmissionControl(self.load, self.priorities, registry.targets, admission)
         self.planner = QueryPlanner(shapes, schemas, self.priorities, self.classes.has, self.admission)
         self.trials = Trials(self.planner, settings.streams_directory, settings.tables_directory)
