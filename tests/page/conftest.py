@@ -56,8 +56,9 @@ def chromium() -> Iterator[Browser]:
 @pytest.fixture(scope="package")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     """A server with its page, and a stream `readings` with a class and a query."""
-    running = ServerProcess(tmp_path_factory.mktemp("page"), "--page").wait_ready(4 * PATIENCE_MS / 1000)
+    running = ServerProcess(tmp_path_factory.mktemp("page"), "--page")
     try:
+        running.wait_ready(4 * PATIENCE_MS / 1000)
         with Client(running.url) as client:
             fields = "at timestamp, room string, celsius float"
             client.create_stream(name="readings", fields=_fields(fields), event_time="at")

@@ -4,26 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from playwright.sync_api import Browser, Locator, Page, expect
+from tests.support.page_rows import rows
 
-from mavstream import Client
-
-expect.set_options(timeout=30_000)
-
-
-def rows(count: int, celsius: float = 35.0, room: str | None = None) -> list[dict[str, object]]:
-    start = datetime.now(UTC)
-    return [
-        {
-            "at": (start + timedelta(milliseconds=n)).isoformat(),
-            "room": room or f"room{n % 3}",
-            "celsius": celsius + n,
-        }
-        for n in range(count)
-    ]
+from mavstream import Client, stream
 
 
 def editor_of(page: Page, base: str) -> Locator:
@@ -92,7 +78,7 @@ def test_a_query_is_composed_as_sql_and_its_rows_are_seen(page: Page, base: str,
     page.locator("#submit").get_by_label("Name").fill("by_sql")
     page.get_by_role("button", name="Submit").click()
     expect(page.get_by_role("status").last).to_contain_text("Submitted as")
-    client.append("readings", rows(1, room="loft"))
+    client.append("readings", [{**rows(1)[0], "room": "loft"}])
     expect(page.get_by_role("region", name="results")).to_contain_text("loft")
 
 
@@ -122,7 +108,7 @@ def test_a_query_is_composed_of_operators_and_its_rows_are_seen(
     page.locator("#submit").get_by_label("Name").fill("by_operators")
     page.get_by_role("button", name="Submit").click()
     expect(page.get_by_text("Waiting for the first rows")).to_be_visible()
-    client.append("readings", rows(1, 95.0, "sauna"))
+    client.append("readings", [{**rows(1, 95.0)[0], "room": "sauna"}])
     expect(page.get_by_role("region", name="results")).to_contain_text("sauna")
 
 
@@ -202,6 +188,18 @@ def test_operators_are_dragged_onto_the_canvas_and_connected(page: Page, base: s
     expect(page.get_by_text("of the last complete graph")).to_be_visible()
     page.get_by_role("button", name="Undo").click()
     expect(page.get_by_text("of the last complete graph")).to_have_count(0)
+
+
+def test_a_query_reads_the_results_of_another(page: Page, base: str, client: Client) -> None:
+    upstream = client.submit(stream("readings").where("celsius > 30"), name="hot_ones")
+    editor_of(page, base)
+    page.keyboard.type("SELECT room, at FROM hot")
+    pick(page, "hot_ones")
+    expect(page.locator("[data-key=outcome]")).to_contain_text("valid")
+    expect(node(page, "hot_ones")).to_contain_text("at, room, celsius")
+    node(page, "hot_ones").click()
+    expect(page.get_by_label("Stream of hot_ones")).to_have_value("query:hot_ones")
+    upstream.delete()
 
 
 def test_columns_are_written_by_a_click(page: Page, base: str) -> None:

@@ -117,6 +117,7 @@ def test_nothing_is_loaded_from_elsewhere_and_scripts_need_a_nonce(page: Page, b
     assert answer is not None
     policy = answer.headers["content-security-policy"]
     assert "'unsafe-inline'" not in policy.partition("script-src")[2].partition(";")[0]
+    assert "'unsafe-eval'" not in policy
     expect(page.get_by_role("heading", name="Classes")).to_be_visible()
     assert {url.split("/")[2] for url in asked if not url.startswith("data:")} == {base.split("/")[2]}
 

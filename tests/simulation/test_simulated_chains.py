@@ -1,4 +1,4 @@
-"""Queries that read answers of others in the simulator: the same tuples and times as the composed plan."""
+"""Queries that read the answers of others in the simulator: the same tuples as the composed plan."""
 
 from __future__ import annotations
 

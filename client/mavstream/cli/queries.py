@@ -166,6 +166,14 @@ def plan(context: typer.Context, query: QueryArgument, output: OutputOption = Ou
             for one in some
         ],
     )
+    if found.chain:
+        show_table(
+            ["query below", "class", "state", "reads", "results", "read up to"],
+            [
+                (one.name, one.class_, one.state, ", ".join(one.reads), one.results, one.read)
+                for one in found.chain
+            ],
+        )
 
 
 @app.command("pause")

@@ -23,7 +23,6 @@ class GraphNode:
     load: str = ""
     """`calm`, `busy` or `behind`, by the rows that wait for it; nothing if it is not known."""
     badge: str = ""
-    wrong: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +132,7 @@ def _edge(edge: GraphEdge, places: Mapping[str, tuple[float, float]]) -> Markup:
 
 
 def _node(node: GraphNode, x: float, y: float) -> Markup:
-    classes = f"node {node.kind} {node.load} {'wrong' if node.wrong else ''}"
+    classes = f"node {node.kind} {node.load}"
     parts: list[Markup] = [
         h("rect", x=0, y=0, width=_NODE_W, height=_NODE_H, rx=8, class_="box"),
         h("rect", x=0, y=0, width=5, height=_NODE_H, rx=2.5, class_="side"),

@@ -44,6 +44,12 @@ def outcome_card(
     )
 
 
+def _trier(draft: Draft) -> Markup:
+    if draft.plan is not None and draft.plan.queries:
+        return h("span", "A query on queries cannot be tried: submit it to see rows.", class_="soft")
+    return button(f"Try it on the last {TRIED_ROWS:,} rows", "try", disabled=not draft.ready)
+
+
 def _admission(estimate: AdmissionEstimate) -> Markup:
     outlooks = [
         h(

@@ -40,7 +40,7 @@ def read_plan(plan: Plan, catalog: Catalog) -> Reading:
     except InvalidObject as error:
         dumped = {name: node.model_dump(by_alias=True) for name, node in plan.nodes.items()}
         return Reading(plan, _partly(dumped, catalog)[0], tuple(error.items))
-    return Reading(plan, {name: _fields(node.schema) for name, node in typed.nodes.items()})
+    return Reading(plan, {name: field_specs(node.schema) for name, node in typed.nodes.items()})
 
 
 def read_operators(operators: Operators, root: str, catalog: Catalog) -> Reading:
@@ -72,6 +72,11 @@ def ends(operators: Operators) -> list[str]:
     """Return the operators that nobody reads."""
     read = {each.partition(".")[0] for one in operators.values() for _, each in one.reads()}
     return [name for name in operators if name not in read]
+
+
+def field_specs(schema: Schema) -> tuple[FieldSpec, ...]:
+    """Return the columns of a schema as the server describes them."""
+    return tuple(FieldSpec(name=one.name, type=one.type, nullable=one.nullable) for one in schema)
 
 
 def _loose(name: str, answer: str) -> str:
@@ -110,8 +115,4 @@ def _partly(nodes: Mapping[str, Any], catalog: Catalog) -> tuple[Schemas, tuple[
                     scope.add(typed)
             except InvalidPlan:
                 continue
-    return {name: _fields(one.schema) for name, one in scope.typed.items()}, tuple(scope.problems)
-
-
-def _fields(schema: Schema) -> tuple[FieldSpec, ...]:
-    return tuple(FieldSpec(name=one.name, type=one.type, nullable=one.nullable) for one in schema)
+    return {name: field_specs(one.schema) for name, one in scope.typed.items()}, tuple(scope.problems)

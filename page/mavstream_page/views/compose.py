@@ -23,11 +23,13 @@ from mavstream_page.composer.names import names_of
 from mavstream_page.composer.operator_form import operator_form
 from mavstream_page.composer.operators import FIELDS, Operators
 from mavstream_page.composer.outcome import TRIED_ROWS, outcome_card
+from mavstream_page.composer.reading import field_specs
+from mavstream_page.composer.sources import Sources
 from mavstream_page.composer.sql_editor import SqlEditor
-from mavstream_page.data.catalog import catalog_of
 from mavstream_page.data.hub import Hub
 from mavstream_page.data.queries import QueryTopic
 from mavstream_page.data.streams import StreamsTopic
+from mavstream_protocol.schema import Schema
 from mavstream_protocol.wire.trials import TrialResult
 
 _ADDED = tuple(op for op in FIELDS if op not in ("source", "table"))
@@ -45,6 +47,7 @@ class ComposeView(View):
         self._draft = Draft()
         self._checker = Checker(self._draft, hub.client, self._refresh)
         self._streams = hub.topic(StreamsTopic.key, StreamsTopic)
+        self._known = Sources()
         self._submitted: QueryTopic | None = None
         self._selected = ""
         self._trial: TrialResult | None = None
@@ -82,10 +85,9 @@ class ComposeView(View):
         if away:
             return
         draft = self._draft
-        catalog = catalog_of(self._streams.streams.values(), self._streams.tables.values())
-        if catalog != draft.catalog:
-            draft.catalog = catalog
-            self._editor.complete(names_of(catalog))
+        if self._known.update(self._streams):
+            draft.catalog = self._known.catalog
+            self._editor.complete(names_of(draft.catalog))
             draft.read()
             self._checker.ask()
         if self._selected not in draft.operators:
@@ -238,33 +240,17 @@ class ComposeView(View):
         return h("div", items, class_="problem", id="sql-error", role="status")
 
     def _source_card(self) -> Markup:
-        streams = [("stream", each.name, each.spec.fields) for each in self._streams.streams.values()]
-        tables = [("table", each.name, each.fields) for each in self._streams.tables.values()]
+        catalog = self._draft.catalog
         items = [
-            h(
-                "li",
-                h(
-                    "button",
-                    f"+ {name}",
-                    type="button",
-                    class_="button small",
-                    draggable="true",
-                    title=f"Add {kind} {name}",
-                    aria_label=f"Add {kind} {name}",
-                    data_action="add",
-                    data_op="source" if kind == "stream" else "table",
-                    **{f"data_{kind}": name},
-                ),
-                fields_shown(fields, None),
-            )
-            for kind, name, fields in (*streams, *tables)
-        ]
+            _source("stream" if shape.is_stream else "query", name, shape.schema)
+            for name, shape in catalog.streams.items()
+        ] + [_source("table", name, schema) for name, schema in catalog.tables.items()]
         shown = (
             h("ul", items, class_="sources")
             if items
             else empty("There are no streams yet.", h("a", "Create one", href="/streams", class_="button"))
         )
-        return card("Streams and tables", shown, key="sources")
+        return card("What queries can read", shown, key="sources")
 
     def _palette_bar(self) -> Markup:
         draft = self._draft
@@ -296,8 +282,9 @@ class ComposeView(View):
     def _operator(self) -> Markup:
         if self._selected not in self._draft.operators:
             return Markup("")
+        queries = [f"query:{name}" for name in self._known.queries]
         return operator_form(
-            self._draft, self._selected, list(self._streams.streams), list(self._streams.tables)
+            self._draft, self._selected, [*self._streams.streams, *queries], list(self._streams.tables)
         )
 
     def _results(self) -> Markup | None:
@@ -313,3 +300,25 @@ class ComposeView(View):
             result_table(rows, topic.info.fields, "results", 8),
             aside=join(f"{numbers.count(topic.info.results)} so far ", link),
         )
+
+
+def _source(kind: str, name: str, schema: Schema) -> Markup:
+    """Return what adds a stream, a query or a table, with its columns."""
+    added = f"query:{name}" if kind == "query" else name
+    return h(
+        "li",
+        h(
+            "button",
+            f"+ {name}",
+            type="button",
+            class_="button small",
+            draggable="true",
+            title=f"Add {kind} {name}",
+            aria_label=f"Add {kind} {name}",
+            data_action="add",
+            data_op="table" if kind == "table" else "source",
+            **{"data_table" if kind == "table" else "data_stream": added},
+        ),
+        h("span", kind, class_="soft") if kind != "stream" else None,
+        fields_shown(field_specs(schema), None),
+    )

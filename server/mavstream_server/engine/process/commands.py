@@ -55,7 +55,7 @@ from mavstream_server.engine.process.messages import (
     Value,
     WeighQuery,
 )
-from mavstream_server.engine.process.replacements import Replacements
+from mavstream_server.engine.process.replacements import PlanReplacer
 from mavstream_server.engine.process.result_logs import ResultLogs
 from mavstream_server.engine.process.table_need import table_need
 from mavstream_server.engine.query import RunningQuery
@@ -139,7 +139,7 @@ class HostedEngine:
             diverged,
         )
         self.recoveries = Recoveries()
-        self._replacements = Replacements(self.engine, self.checkpointer)
+        self._replacements = PlanReplacer(self.engine, self.checkpointer, hello.query_memory)
         self._notify_ended = ended
         self._started = clock.monotonic()
         self._epochs: dict[str, int] = {}
@@ -213,18 +213,18 @@ class HostedEngine:
                 engine.resume(id_)
                 self._record_command(id_)
             case ChangeClass(id_, class_name):
-                engine.reclass(id_, class_name)
+                engine.changes.reclass(id_, class_name)
             case SetStopTime(id_, stop_at):
-                engine.stop_at(id_, stop_at)
+                engine.changes.stop_at(id_, stop_at)
                 self._record_command(id_)
             case SetTargets(id_, latency_target_us, utility):
-                engine.aim_at(id_, latency_target_us, utility)
+                engine.changes.aim_at(id_, latency_target_us, utility)
                 if any(source.shedder is not None for source in engine.queries[id_].network.sources):
                     self._record_command(id_)
             case WeighQuery(id_, weight):
-                engine.weigh(id_, weight)
+                engine.changes.weigh(id_, weight)
             case ShedRows(id_, share):
-                engine.shed(id_, share)
+                engine.changes.shed(id_, share)
                 self._record_command(id_)
             case MigratePlan(id_, plan, version, plan_json, limit_us):
                 engine.migrate(id_, plan, version, MIGRATION_LIMIT if limit_us is None else limit_us)

@@ -41,7 +41,8 @@ class SimulatedQuery:
     def arrange(self) -> None:
         """Set the operators and paths that policies see; a path starts at a source, or else at a leaf."""
         self.operators = [*self.sources, *self.tasks]
-        sources = [*self.sources, *(task for task in self.tasks if task.kind is OperatorKind.SOURCE)]
+        sources: list[OperatorView] = [*self.sources]
+        sources += [task for task in self.tasks if task.kind is OperatorKind.SOURCE]
         if sources:
             self.paths = [_upwards(source) for source in sources]
         else:
