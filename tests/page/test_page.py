@@ -208,9 +208,12 @@ def test_decisions_are_shown_under_an_overload(page: Page, base: str, client: Cl
     client.set_optimizer(period="100ms")
     tight = client.submit(HOT, name="tight", class_="comfort", qos={"latency": {"p95": "1us"}})
     beside = client.submit(HOT.where("celsius > 31"), name="beside", class_="comfort")
+    client.put_class("comfort", 1, latency="1us")
     page.goto(base)
     with feeding(client):
         expect(page.locator("#decisions li").first).to_contain_text("tight")
         expect(page.locator("#now")).to_contain_text("missed target")
+        expect(page.locator("#now")).to_contain_text("Class comfort is above its target")
+    client.put_class("comfort", 1, "Keeps statistics")
     tight.delete()
     beside.delete()
