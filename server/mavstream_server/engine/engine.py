@@ -29,7 +29,7 @@ from mavstream_server.engine.migration.replacement import Ended, NewPlan, Replac
 from mavstream_server.engine.migration.warm_up import WarmUp
 from mavstream_server.engine.policy_host import PolicyHost
 from mavstream_server.engine.query import RunningQuery
-from mavstream_server.engine.query_changes import QueryChanges
+from mavstream_server.engine.query_changes import RunningQueryChanges
 from mavstream_server.engine.query_request import QueryRequest
 from mavstream_server.engine.sharing.shared_pipeline import SharedPipeline
 from mavstream_server.engine.sharing.sharing import QuerySharing
@@ -129,7 +129,9 @@ class Engine:
             self.sharing,
             self._stop_times,
         )
-        self.changes = QueryChanges(self.query, self.policy_host, self.sharing, self._stop_times, self._share)
+        self.changes = RunningQueryChanges(
+            self.query, self.policy_host, self.sharing, self._stop_times, self._share
+        )
         self._ended = ended
 
     def step(self) -> bool:

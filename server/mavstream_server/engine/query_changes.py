@@ -14,7 +14,7 @@ from mavstream_server.engine.stop_times import StopTimes, check_stop
 from mavstream_server.operators.source import Source
 
 
-class QueryChanges:
+class RunningQueryChanges:
     """Changes active queries by id; each raises UnknownObject, and IllegalMove if the query has ended."""
 
     def __init__(
@@ -25,7 +25,7 @@ class QueryChanges:
         stop_times: StopTimes,
         share: Callable[[RunningQuery], None],
     ) -> None:
-        """`share` lets a query share operators again, after `sharing` has kept it apart."""
+        """`share` lets a query share operators again, unless its plan is about to change."""
         self._query = query
         self._policy_host = policy_host
         self._sharing = sharing

@@ -366,6 +366,7 @@ class Replacements:
         elif not has_read:
             source.cursor.seek(self._intake.feeds[node.stream].reader.end)
         source.until = None
+        source.stop_at(query.request.options.stop_at)  # it may have changed meanwhile
         source.rows_out = source.bytes_out = 0
 
     def _part(self, replacement: _Replacement) -> None:
