@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from enum import StrEnum
-from io import BytesIO
 from pathlib import Path
 from typing import Any, cast
 
@@ -57,7 +56,7 @@ def read_tuples(path: Path, format_: TupleFormat | None, schema: Schema, reading
         )
     try:
         if dash and chosen in (TupleFormat.NDJSON, TupleFormat.CSV):
-            yield from _read_lines(cast(Pipe, sys.stdin.buffer), chosen, schema, reading)
+            yield from _read_lines(chunks(cast(Pipe, sys.stdin.buffer)), chosen, schema, reading)
         else:
             content = sys.stdin.buffer.read() if dash else path.read_bytes()
             yield from _read(content, chosen, schema, reading)
@@ -77,11 +76,13 @@ def _read(content: bytes, format_: TupleFormat, schema: Schema, reading: Reading
 
             yield parquet.read_table(pa.BufferReader(content))
         case _:
-            yield from _read_lines(BytesIO(content), format_, schema, reading)
+            # In one piece, so that a file that is refused is not appended in part.
+            yield from _read_lines(iter([Chunk(content, 1)]), format_, schema, reading)
 
 
-def _read_lines(pipe: Pipe, format_: TupleFormat, schema: Schema, reading: Reading) -> Iterator[Any]:
-    lines: Iterator[Chunk] = chunks(pipe)
+def _read_lines(
+    lines: Iterator[Chunk], format_: TupleFormat, schema: Schema, reading: Reading
+) -> Iterator[Any]:
     rows: CsvRows | JsonRows
     if format_ is TupleFormat.CSV:
         header, lines = without_header(lines)
