@@ -27,7 +27,7 @@ from mavstream_server.supervisor.engine_link import EngineLink, EngineRefused, E
 
 _ATTEMPTS = 5
 """Large state is written for longer than the engine's reply is waited for; asking again is safe."""
-_FIXED = ("mode", "on_error", "memory_limit", "start_at", "derive")
+_FIXED = ("mode", "on_error", "memory_limit", "start_at", "derive", "backend")
 
 Add = Callable[[Planned, Principal], Awaitable[QueryInfo]]
 
@@ -173,6 +173,12 @@ def _options(before: QuerySpec, spec: QuerySpec) -> QueryChange:
 
 
 def _check_state(query: Query) -> None:
+    if query.final is None and query.outside:
+        raise Conflict(
+            f"query '{query.id}' has backend '{query.record.spec.backend.value}', where plans are not "
+            "replaced: put the new one under another name",
+            code="not_replaceable",
+        )
     if query.final is None and query.placed and query.record.desired is DesiredState.RUNNING:
         return
     if query.final is not None:
