@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
+from chaos.chains import chains
 from chaos.changes import Changes
 from chaos.checks import AnswerChecks, History, ReadBack, check_streams
 from chaos.expected import Expected
@@ -42,7 +43,7 @@ def run(options: ChaosOptions, tell: Callable[[str], None] = lambda line: None) 
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mavstream-chaos-")))
             server = ChaosServer(folder, variant(options.seed))
             stack.callback(server.close)
-            chosen = _prepare(server, queries(options.seed))
+            chosen = _prepare(server, [*queries(options.seed), *chains(options.seed)])
             subscribers = Subscribers(server.url, list(chosen))
             stack.callback(subscribers.close)
             producers = Producers(server.url)

@@ -133,7 +133,7 @@ def queries(seed: int) -> list[ChaosQuery]:
             .window(f"{size}ms")
             .by("k")
             .agg(n="count(*)", mean="avg(x)"),
-            _windows(f"(FROM left_ WHERE v > {high})", size, size, "k, count(*), avg(x)"),
+            windows_sql(f"(FROM left_ WHERE v > {high})", size, size, "k, count(*), avg(x)"),
             qos=_UNATTAINABLE,
         ),
         ChaosQuery(
@@ -153,12 +153,12 @@ def queries(seed: int) -> list[ChaosQuery]:
         ChaosQuery(
             "tumbling",
             left.window(f"{size}ms").by("k").agg(n="count(*)", total="sum(v)", mean="avg(x)"),
-            _windows("left_", size, size, "k, count(*), sum(v), avg(x)"),
+            windows_sql("left_", size, size, "k, count(*), sum(v), avg(x)"),
         ),
         ChaosQuery(
             "hopping",
             right.window(f"{4 * size}ms", hop=f"{size}ms").by("k").agg(n="count(*)", most="max(v)"),
-            _windows("right_", 4 * size, size, "k, count(*), max(v)"),
+            windows_sql("right_", 4 * size, size, "k, count(*), max(v)"),
         ),
         ChaosQuery(
             "joined",
@@ -171,7 +171,7 @@ def queries(seed: int) -> list[ChaosQuery]:
         ChaosQuery(
             "union",
             both.window(f"{size}ms").by("k").agg(mean="avg(x)", n="count(*)"),
-            _windows("(FROM left_ UNION ALL FROM right_)", size, size, "k, avg(x), count(*)"),
+            windows_sql("(FROM left_ UNION ALL FROM right_)", size, size, "k, avg(x), count(*)"),
         ),
         ChaosQuery(
             "except",
@@ -200,7 +200,7 @@ def queries(seed: int) -> list[ChaosQuery]:
             ChaosQuery(
                 f"shared_{number}",
                 prefix.window(f"{size}ms").by("k").agg(n=aggregate),
-                _windows(f"(FROM left_ WHERE v > {low})", size, size, f"k, {aggregate}"),
+                windows_sql(f"(FROM left_ WHERE v > {low})", size, size, f"k, {aggregate}"),
             )
             for number, aggregate in enumerate(("count(*)", "sum(v)", "min(n)"))
         ),
@@ -216,11 +216,11 @@ def bounded(seed: int, number: int, row: int) -> ChaosQuery:
     flow = stream("left").window(f"{size_us}us", until=until).by("k").agg(n="count(*)", total="sum(v)")
     past = f"(FROM left_ WHERE epoch_us(ts) < {until})"
     return ChaosQuery(
-        f"bounded_{number}", flow, _windows(past, size_us // 1000, size_us // 1000, "k, count(*), sum(v)")
+        f"bounded_{number}", flow, windows_sql(past, size_us // 1000, size_us // 1000, "k, count(*), sum(v)")
     )
 
 
-def _windows(rows_: str, size: int, hop: int, columns: str) -> str:
+def windows_sql(rows_: str, size: int, hop: int, columns: str) -> str:
     """Return the SQL of an aggregate by key over windows by time (ms), with the window's start and end."""
     size_us, hop_us = size * 1000, hop * 1000
     return (

@@ -1,4 +1,4 @@
-"""Sender of fuzzed HTTP requests: some keep-alive connections in a process of its own."""
+"""Sender of fuzzed HTTP requests: keep-alive connections in a process of its own."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from attack.findings import Findings
 from attack.fuzz.requests import FuzzRequest, request
 from attack.target.raw_http import Answer
 
-CONNECTIONS = 8
+CONNECTIONS = 32
 _CUT = 70.0  # seconds after which an answer is given up
-_TRACE = "/scheduler/trace"
+_BOUNDED_ELSEWHERE = ("/scheduler/trace", "/queries/try")
+"""A trace is answered after the seconds that it asks for; trials run one after the other, in processes."""
 _READ = 1 << 16
 
 
@@ -66,8 +67,8 @@ class _Connection:
             legal = fuzzed.framing is not None or "Upgrade" in fuzzed.headers
             self._findings.expect(legal, f"{what}: the connection was closed without an answer")
             return
-        # A trace is answered after the seconds that it asks for, an incomplete request after a time-out.
-        timed = _TRACE not in fuzzed.path and fuzzed.framing is None
+        # An incomplete request is answered after a time-out.
+        timed = fuzzed.framing is None and not any(path in fuzzed.path for path in _BOUNDED_ELSEWHERE)
         self._findings.answered(what, answer.status, seconds if timed else 0.0)
         location = answer.headers.get(b"location", b"").decode("latin-1")
         if location.startswith("/v1/queries/"):

@@ -12,7 +12,7 @@ from attack.findings import Findings
 from attack.fuzz.frames import CLOSE, PING, PONG, FrameReader, frame
 from attack.fuzz.sessions import Ending, Session, session
 
-AT_ONCE = 8
+AT_ONCE = 24
 _CUT = 10.0  # seconds after which a session is given up
 _CODES = frozenset((1000, 1002, 1003, 1005, 1007, 1008, 1009, 3000, 4400, 4403, 4404, 4408, 4409, 4410))
 """The close codes that a server may give to what it does not understand; 3000 is that of the client, sent

@@ -170,9 +170,7 @@ def demo(
     """Run a demo: 21 queries in three classes over the streams of twenty smart homes."""
     from mavstream_feeder.demo.run import DemoOptions, run_demo
 
-    address = None
-    if url is not None or _given(context, "url"):
-        address = _address(context, url, token)
+    address = None if url is None else _address(context, url, token)
     if no_feed and address is None:
         raise typer.BadParameter("--no-feed needs a running server: give --url")
     try:
@@ -188,19 +186,12 @@ def demo(
         raise typer.Exit(1)
 
 
-def _given(context: typer.Context, name: str) -> bool:
-    """Whether an option of the parent command was given on the command line."""
-    parent = context.parent
-    source = None if parent is None else parent.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"
-
-
 def _address(context: typer.Context, url: str | None, token: str | None) -> Address:
     """Return the server's address from this command's options, else from those of the parent command."""
     shared = context.obj
     return Address(
         url or getattr(shared, "url", None) or _HERE,
-        token if token is not None else getattr(shared, "token", None),
+        token if token is not None or shared is None else shared.secret(),
     )
 
 

@@ -43,7 +43,10 @@ def progress(feeder: Feeder, total: int | None, seconds: float | None) -> Render
         shares.append(report.seconds / seconds)
     # Whichever is reached first ends the feed; without either there is no known end.
     bar = ProgressBar(total=1.0, completed=min(max(shares, default=0.0), 1.0), width=_WIDTH, pulse=not shares)
-    return Group(bar, report_table(report))
+    # In a grid, since a bar alone does not end its line.
+    line = Table.grid()
+    line.add_row(bar)
+    return Group(line, report_table(report))
 
 
 def print_report(report: Report) -> None:
@@ -67,10 +70,10 @@ def report_table(report: Report) -> Table:
     for name, each in (*lines, (f"[bold]all[/bold] in {report.seconds:.1f} s", report)):
         table.add_row(
             name,
-            str(each.sent),
-            str(each.acked),
-            str(each.rejected),
-            f"{each.acked / seconds:.0f}",
+            f"{each.sent:,}",
+            f"{each.acked:,}",
+            f"{each.rejected:,}",
+            f"{each.acked / seconds:,.0f}",
             _ms(each.lag_p50_ms),
             _ms(each.lag_p99_ms),
             _ms(each.lag_max_ms),
@@ -106,4 +109,4 @@ _WHY = {
 
 
 def _ms(value: float | None) -> str:
-    return "-" if value is None else f"{value:.1f} ms"
+    return "-" if value is None else f"{value:,.1f} ms"

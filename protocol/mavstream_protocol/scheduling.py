@@ -102,6 +102,7 @@ class SchedulerTrace(Described):
                         }
                     ],
                     "left_out": 0,
+                    "reads": {},
                 }
             ]
         },
@@ -117,3 +118,5 @@ class SchedulerTrace(Described):
     """Slices in the order in which they ran; no other slice ran between two of them."""
     left_out: int
     """Number of later slices that were not recorded because a trace has a maximum length."""
+    reads: dict[str, tuple[str, ...]] = {}
+    """By query that reads the results of others: the ids of these. Those in slices, and those below them."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from mavstream_protocol.errors import MavstreamError
 
@@ -20,7 +22,21 @@ def _limit(text: str) -> Any:
     return typer.Option(help=text, rich_help_panel=_LIMITS)
 
 
-@app.command()
+class _Serve(TyperCommand):
+    """The command; its help shows the defaults of the settings, which are loaded only for that."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help."""
+        from mavstream_server.core.defaults import default_text
+
+        for option in self.params:
+            text = default_text(option.name or "")
+            if text is not None:
+                option.default = text
+        super().format_help(ctx, formatter)
+
+
+@app.command(cls=_Serve)
 def serve(
     data: Annotated[
         Path | None, typer.Option(help="Data directory for streams, tables, results and the catalog.")
@@ -85,7 +101,10 @@ def serve(
         str | None,
         typer.Option(help="Which queries share equal prefixes: of the same 'class', 'all', or none: 'off'."),
     ] = None,
-    log: Annotated[str, typer.Option(help="Log format on stderr: 'json' or 'text'.")] = "json",
+    log: Annotated[
+        str | None,
+        typer.Option(help="Log format on stderr: 'json' or 'text'; by default text on a terminal."),
+    ] = None,
     max_body_bytes: Annotated[str | None, _limit("Maximum size of a request body, such as 16MiB.")] = None,
     max_frame_bytes: Annotated[
         str | None, _limit("Maximum size of a producer's message, such as 16MiB.")
@@ -148,7 +167,7 @@ def serve(
         _limit("Memory of the engine beyond which its largest query fails; six tenths of the machine's."),
     ] = None,
     checkpoint_interval: Annotated[
-        str | None, _limit("Time between two checkpoints of a query, 5s by default; off for none.")
+        str | None, _limit("Time between two checkpoints of a query; off for none.")
     ] = None,
     result_bytes: Annotated[str | None, _limit("Result rows retained per query, such as 16MiB.")] = None,
     result_time: Annotated[str | None, _limit("How long result rows are retained, such as 1h.")] = None,
@@ -161,8 +180,9 @@ def serve(
         from mavstream_server.core.settings import Settings
         from mavstream_server.supervisor.engine_child import EngineChild
 
-        if log not in ("json", "text"):
+        if log not in (None, "json", "text"):
             raise typer.BadParameter(f"--log: expected json or text, got {log!r}")
+        as_text = sys.stderr.isatty() if log is None else log == "text"
         settings = Settings.from_environment(os.environ, **flags)
         failpoints.arm_from_environment("api")
         # Loading makes many objects and no garbage.
@@ -171,7 +191,7 @@ def serve(
         child = EngineChild.start()
         from mavstream_server.api.serve import run
 
-        run(settings, "text" if log == "text" else "json", child)
+        run(settings, "text" if as_text else "json", child)
     except (MavstreamError, typer.BadParameter) as error:
         typer.echo(f"mavstream serve: {error}", err=True)
         raise typer.Exit(2) from None

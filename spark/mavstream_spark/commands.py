@@ -167,7 +167,8 @@ def expected(
     if query:
         shared = context.obj
         address = url or getattr(shared, "url", None) or "http://127.0.0.1:8000"
-        named += plans_on_server(address, token or getattr(shared, "token", None), query)
+        secret = token or (None if shared is None else shared.secret())
+        named += plans_on_server(address, secret, query)
     if not named:
         raise InvalidJob("no queries given: use --plan FILE, --query ID or --demo")
     plans = by_name(named)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -91,11 +92,59 @@ def test_what_is_read_is_shown_and_cannot_be_removed(server: RunningServer) -> N
     assert server.http.get(f"/v1/queries/{high}").json()["reads"] == [low]
     edges = server.http.get(f"/v1/queries/{high}/plan").json()["edges"]
     assert {"from": "query:even", "to": "in", "output": None} in edges
+    (placed,) = [one for one in server.http.get("/v1/plan").json()["queries"] if one["query"] == high]
+    assert placed["reads"] == {"even": low}
     refused = server.http.delete(f"/v1/queries/{low}")
     assert (refused.status_code, refused.json()["code"]) == (409, "query_in_use")
     assert f"'{high}'" in refused.json()["detail"]
     assert server.http.delete(f"/v1/queries/{high}").status_code == 204
     assert server.http.delete(f"/v1/queries/{low}").status_code == 204
+
+
+def test_plans_and_traces_show_the_chain_below_a_query(server: RunningServer) -> None:
+    low = register(server, name="even", plan=plan("n % 2 = 0"))
+    middle = register(server, name="middle", plan=above("even", "n > 2"))
+    high = register(server, name="high", plan=above("middle", "n > 4"))
+    server.http.patch(f"/v1/queries/{middle}", json={"state": "paused"})
+    feed(server, 0, 10)
+    pull(server, low, 5)
+    feed(server, 10, 20)
+    pull(server, low, 10)
+
+    def chain() -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = server.http.get(f"/v1/queries/{high}/plan").json()["chain"]
+        return found
+
+    paused = chain()
+    assert [(one["query"], one["name"], one["class"]) for one in paused] == [
+        (low, "even", "default"),
+        (middle, "middle", "default"),
+    ]
+    assert [one["reads"] for one in paused] == [["stream:readings"], ["query:even"]]
+    assert [one["state"] for one in paused] == ["running", "paused"]
+    assert [(one["results"], one["read"]) for one in paused] == [(10, None), (0, 0)]
+    assert server.http.get(f"/v1/queries/{low}/plan").json()["chain"] == []
+    server.http.patch(f"/v1/queries/{middle}", json={"state": "running"})
+    with ThreadPoolExecutor(1) as pool:
+        traced = pool.submit(server.http.get, "/v1/scheduler/trace", params={"seconds": 1})
+        eventually(lambda: tracing(server), "the trace to begin")
+        feed(server, 20, 30)
+        pull(server, high, 5)
+        trace = traced.result().json()
+    assert {middle, high} & {one["query"] for one in trace["slices"]}
+    assert trace["reads"].items() <= {middle: [low], high: [middle]}.items()
+    eventually(lambda: [one["read"] for one in chain()] == [15, 5], "positions to be reported")
+    low_ms, middle_ms = (one["latency_ms"] for one in chain())
+    assert low_ms["count"] == 15
+    assert middle_ms["count"] == 5
+    # Each counts from the arrival in the stream.
+    high_ms = server.http.get(f"/v1/queries/{high}").json()["latency_ms"]
+    assert high_ms["max"] >= middle_ms["p50"] > 0
+
+
+def tracing(server: RunningServer) -> bool:
+    """Whether a trace is recorded: there can only be one."""
+    return server.http.get("/v1/scheduler/trace", params={"seconds": 0.1}).status_code == 409
 
 
 def test_the_end_of_a_query_ends_those_that_read_it(server: RunningServer) -> None:

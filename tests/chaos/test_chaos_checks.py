@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 import pytest
+from chaos.chains import chains
 from chaos.checks import AnswerChecks, History, ReadBack, check_streams
 from chaos.comparison import (
     Difference,
@@ -149,6 +150,21 @@ def test_lost_and_doubled_rows_of_streams_are_found(read_back: ReadBack, lost: i
 
 def test_every_query_of_a_seed_has_expected_answers() -> None:
     expected = Expected({part: 2000 for parts in PRODUCERS.values() for part in parts})
-    for query in (*queries(5), bounded(5, 0, 100)):
+    for query in (*queries(5), *chains(5), bounded(5, 0, 100)):
         assert expected.answers(query), query.name
     expected.close()
+
+
+def test_chains_differ_by_seed_and_read_queries_that_are_there_before() -> None:
+    tops = set()
+    for seed in range(40):
+        known = {query.name for query in queries(seed)}
+        for query in chains(seed):
+            plan = query.flow.build()
+            assert plan.queries
+            assert plan.queries <= known
+            assert query.name not in known
+            known.add(query.name)
+            tops |= {node.op for node in plan.nodes.values()}
+        assert [one.sql for one in chains(seed)] == [one.sql for one in chains(seed)]
+    assert tops == {"source", "select", "project", "union", "aggregate", "join", "table"}

@@ -14,7 +14,6 @@ from tests.support.servers.running_server import eventually
 from mavstream import (
     AsyncClient,
     Client,
-    Conflict,
     GapFound,
     GapWarning,
     NotFound,
@@ -60,10 +59,28 @@ def test_results_go_on_behind_a_replacement_and_after_a_reconnect(client: Client
     with client.results("small", after=4, timeout=20) as again:
         assert [next(again)["id"] for _ in range(10)] == [*range(5, 10), *range(25, 30)]
         assert again.revision == 1
-    with pytest.raises(Conflict, match="same columns with a project"):
-        client.replace("small", stream("replaced").project(m="id"))
     assert client.query("small").pull(after=9).revision == 1
     client.query("small").delete()
+
+
+def test_results_change_their_columns_where_the_query_was_replaced(client: Client) -> None:
+    client.create_stream(name="changing", fields=FIELDS)
+    client.replace("changed", stream("changing").where("id < 10"))
+    client.append("changing", rows(0, 20))
+    with client.results("changed", timeout=20) as results:
+        assert results.to_arrow(10).column_names == ["id", "word"]
+        client.sql("CREATE OR REPLACE QUERY changed AS SELECT id * 2 AS twice FROM changing")
+        client.append("changing", rows(20, 22))
+        assert next(results) == {"twice": 40}
+        assert results.schema is not None
+        assert results.schema.names == ("twice",)
+    with client.results("changed", after=7, timeout=20) as again:
+        # A table has rows of one plan.
+        assert again.to_arrow(4).to_pydict() == {"id": [8, 9], "word": ["word 8", "word 9"]}
+        assert again.to_arrow(2).to_pydict() == {"twice": [40, 42]}
+    page = client.query("changed").pull(after=9)
+    assert (page.rows, page.revision) == ([{"twice": 40}, {"twice": 42}], 1)
+    client.query("changed").delete()
 
 
 @pytest.fixture(scope="module")

@@ -197,7 +197,7 @@ def test_a_query_can_change_class_while_tuples_are_in_flight(readings: ScriptedS
     run = run_plan(HOT, "hot", [readings], train=10)
     run.engine.step()
     run.engine.set_class("urgent", 9)
-    run.engine.reclass("q", "urgent")
+    run.engine.changes.reclass("q", "urgent")
     assert run.query.class_name == "urgent"
     assert len(run.rows()) == 100
 

@@ -123,7 +123,7 @@ def test_a_stop_time_can_be_changed_and_removed(
     )
     feed_each_second(streams[1], clock, 0, 1)
     run.engine.run()
-    run.engine.stop_at("q", None if seconds is None else start + seconds * SECOND)
+    run.engine.changes.stop_at("q", None if seconds is None else start + seconds * SECOND)
     feed_each_second(streams[1], clock, 1, 7)
     assert run.rows() == [(n,) for n in range(rows)]
     assert run.query.state is (QueryState.RUNNING if seconds is None else QueryState.FINISHED)
@@ -133,7 +133,7 @@ def test_a_new_stop_time_replaces_the_old_one(streams: list[ScriptedStream], clo
     load = never_idle(streams, clock)
     start = clock.now() // 1000
     run = stopping(load, streams, start + SECOND)
-    load.engine.stop_at("stops", start + 10 * SECOND)
+    load.engine.changes.stop_at("stops", start + 10 * SECOND)
     clock.advance(seconds=5)
     for _ in range(50):
         load.engine.step()
@@ -151,12 +151,12 @@ def test_a_stop_time_before_rows_that_were_read_is_refused(
     feed_each_second(streams[1], clock, 0, 3)
     run.engine.run()
     with pytest.raises(StopTimePassed, match="query 'q' has read stream 'quiet' up to what arrived at"):
-        run.engine.stop_at("q", start + SECOND)
+        run.engine.changes.stop_at("q", start + SECOND)
     feed_each_second(streams[1], clock, 3, 2)
     assert run.rows() == [(n,) for n in range(5)]
     run.engine.stop("q")
     with pytest.raises(IllegalMove, match="cannot change its stop_at any more"):
-        run.engine.stop_at("q", None)
+        run.engine.changes.stop_at("q", None)
 
 
 def test_a_member_of_a_shared_pipeline_stops_at_its_own_stop_time(
@@ -170,7 +170,7 @@ def test_a_member_of_a_shared_pipeline_stops_at_its_own_stop_time(
     feed_each_second(streams[1], clock, 2, 1)
     one.engine.run()
     assert one.query.shared
-    one.engine.stop_at("one", clock.now() // 1000 + 2 * SECOND)
+    one.engine.changes.stop_at("one", clock.now() // 1000 + 2 * SECOND)
     assert not one.query.shared
     feed_each_second(streams[1], clock, 3, 5)
     assert one.rows() == [(n,) for n in range(5)]
@@ -189,7 +189,7 @@ def test_a_query_shares_again_when_its_stop_time_is_removed(
         one.engine.run()
         assert bool(one.query.shared) is (n > 1)
         if n == 1:
-            one.engine.stop_at("one", None)
+            one.engine.changes.stop_at("one", None)
             one.engine.run()
             clock.advance(seconds=2)
     assert one.answers() == other.answers() == [(n,) for n in range(8)]

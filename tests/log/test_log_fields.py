@@ -227,3 +227,46 @@ def test_a_full_disk_leaves_a_log_that_can_be_opened_again(tmp_path: Path, fault
             writer.add_fields((WET,))
         append(writer, (20, 2, None))
     assert read(LogReader(tmp_path)) == [(10, 1, None), (20, 2, None)]
+
+
+def test_a_log_gets_another_schema_and_its_rows_keep_theirs(tmp_path: Path) -> None:
+    other, third = Schema((ROOM, N)), Schema((N,))
+    with LogWriter(tmp_path, LogDescription(Schema((N,)))) as writer:
+        append(writer, (1,), (2,))
+        reader = LogReader(tmp_path)
+        cursor = reader.cursor(0)
+        writer.change_schema(other)
+        append(writer, ("attic", 3))
+        writer.change_schema(other)
+        assert len(writer.segments) == 2
+        writer.change_schema(third)
+        append(writer, (4,))
+    spans = cursor.take(10)
+    assert [frame.segment.layout.schema for frame, *_ in spans] == [third, other, third]
+    assert gather(spans, ["n"])["n"].to_list(FieldType.INT) == [1, 2, 3, 4]
+    assert spans[1][0].column("room").to_list(FieldType.STRING) == ["attic"]
+    assert reader.description == load_description(tmp_path)
+    assert [before for before, _ in reader.description.earlier] == [2, 3]
+    with LogWriter(tmp_path) as writer:
+        assert writer.description.schema == third
+        writer.remove_before(3)
+        writer.change_schema(other)
+        assert [before for before, _ in writer.description.earlier] == [4]
+        append(writer, (None, 5))
+    assert gather(LogReader(tmp_path).cursor(4).take(1), ["room"])["room"].to_list(FieldType.STRING) == [None]
+
+
+def test_a_schema_that_cannot_be_written_leaves_the_log_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with LogWriter(tmp_path, LogDescription(Schema((N,)))) as writer:
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "fsync", full)
+            with pytest.raises(OSError, match="full"):
+                writer.change_schema(Schema((ROOM,)))
+        append(writer, (1,))
+        assert writer.description.schema == Schema((N,))
+
+
+def full(_: int) -> None:
+    raise OSError("the disk is full")

@@ -221,15 +221,14 @@ def test_rows_in_flight_hold_the_versions_that_they_need(
         "both": {"op": "union", "inputs": ["in", "other"], "order": "time"},
     }
     run = run_plan(plan, "j", [readings, others], tables=[rooms])
-    assert oldest_arrival(run.engine.queries.values(), "rooms") is None
+    assert oldest_arrival(run.engine.queries.values()) is None
     arrival = clock.now()
     readings.rows((1, "attic"))
     clock.advance(seconds=1)
     rooms.put(("attic", 2))
     readings.rows((2, "attic"))
     assert run.rows() == []  # the other stream may still have an earlier row
-    assert oldest_arrival(run.engine.queries.values(), "rooms") == arrival
-    assert oldest_arrival(run.engine.queries.values(), "homes") is None
+    assert oldest_arrival(run.engine.queries.values()) == arrival
     clock.advance(seconds=1)
     others.rows((3, "attic"))
     readings.rows((4, "attic"))

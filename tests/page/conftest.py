@@ -11,7 +11,8 @@ from pathlib import Path
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+from tests.support.page_rows import HOT, rows
 from tests.support.servers.running_server import eventually
 
 from mavstream import Client
@@ -26,7 +27,8 @@ FLAGS = [
     "--disable-sync",
     "--no-first-run",
 ]
-PATIENCE_MS = 30_000
+PATIENCE_MS = 60_000
+expect.set_options(timeout=PATIENCE_MS)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -54,8 +56,9 @@ def chromium() -> Iterator[Browser]:
 @pytest.fixture(scope="package")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     """A server with its page, and a stream `readings` with a class and a query."""
-    running = ServerProcess(tmp_path_factory.mktemp("page"), "--page").wait_ready()
+    running = ServerProcess(tmp_path_factory.mktemp("page"), "--page")
     try:
+        running.wait_ready(4 * PATIENCE_MS / 1000)
         with Client(running.url) as client:
             fields = "at timestamp, room string, celsius float"
             client.create_stream(name="readings", fields=_fields(fields), event_time="at")
@@ -74,6 +77,14 @@ def _fields(text: str) -> list[dict[str, str]]:
 def client(server: ServerProcess) -> Iterator[Client]:
     with Client(server.url) as made:
         yield made
+
+
+@pytest.fixture(scope="package")
+def hot(client: Client) -> str:
+    """A running query that has given rows."""
+    query = client.submit(HOT, name="hot", class_="alarms", qos={"latency": {"p95": "500ms"}})
+    client.append("readings", rows(20))
+    return query.id
 
 
 def page_of(server: ServerProcess) -> str:

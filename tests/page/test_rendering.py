@@ -7,38 +7,44 @@ import pytest
 from mavstream_page.components import numbers
 from mavstream_page.components.charts import Series, line_chart
 from mavstream_page.components.html import h
-from mavstream_page.composer.draft import Draft, node_of, steps_of
+from mavstream_page.components.targets import changed_targets, targets_form, targets_said
 from mavstream_page.composer.names import names_of
 from mavstream_page.data.history import History, Rate, RecentLatency, percentile
-from mavstream_protocol import Plan
+from mavstream_protocol import QosSpec
 from mavstream_protocol.schema import Field, FieldType, Schema
 from mavstream_protocol.sql import Catalog
 from mavstream_protocol.typed_plan import StreamShape
 
 READINGS = StreamShape(Schema((Field("room", FieldType.STRING), Field("celsius", FieldType.FLOAT))))
 CATALOG = Catalog({"readings": READINGS}, {})
-PLAN = Plan.parse(
-    {
-        "root": "mean",
-        "nodes": {
-            "in": {"op": "source", "stream": "readings"},
-            "hot": {"op": "select", "input": "in", "where": "celsius > 30"},
-            "mean": {
-                "op": "aggregate",
-                "input": "hot",
-                "by": ["room"],
-                "window": {"kind": "tumbling", "size": "1s"},
-                "compute": {"mean": "avg(celsius)"},
-            },
-        },
-    }
-)
 
 
 def test_everything_that_is_not_markup_is_escaped() -> None:
     assert h("p", "<script>", h("b", "&"), title='"><img>') == (
         '<p title="&quot;&gt;&lt;img&gt;">&lt;script&gt;<b>&amp;</b></p>'
     )
+
+
+def test_a_form_changes_targets_and_keeps_what_it_does_not_show() -> None:
+    qos = QosSpec.model_validate(
+        {
+            "latency": {"p99.5": "20ms", "tolerance": "5%"},
+            "memory": {"at_most": "64MB"},
+            "weights": {"latency": 3},
+            "max_loss": "1%",
+            "worth": {"readings": "celsius"},
+        }
+    )
+    assert targets_said(qos) == ["p99.5 at most 20ms", "memory at most 64MB", "loss at most 1%"]
+    assert 'value="p99.5" selected' in targets_form("hot", qos)
+    given = {"statistic": "mean", "latency": " 5ms ", "memory": "", "throughput": "100", "max_loss": ""}
+    changed = QosSpec.model_validate(changed_targets(qos, given))
+    assert targets_said(changed) == ["mean at most 5ms", "at least 100 rows/s"]
+    assert changed.latency is not None
+    assert changed.latency.tolerance == 0.05
+    assert (changed.weights, changed.worth) == (qos.weights, qos.worth)
+    with pytest.raises(ValueError, match="expected a number of rows per second"):
+        changed_targets(qos, {"throughput": "many"})
 
 
 @pytest.mark.parametrize(
@@ -86,26 +92,6 @@ def test_a_chart_says_its_values_in_words() -> None:
     chart = line_chart("p95 latency", [Series("alarms", history, 0)], numbers.milliseconds, target=5.0)
     assert "now alarms 4 ms" in chart
     assert "target 5 ms" in chart
-
-
-def test_steps_give_the_plan_that_they_were_made_of() -> None:
-    steps = steps_of(PLAN)
-    assert list(steps) == ["in", "hot", "mean"]
-    assert steps["mean"][1]["compute"] == "mean = avg(celsius)"
-    again = {name: node_of(op, texts) for name, (op, texts) in steps.items()}
-    assert Plan.parse({"root": "mean", "nodes": again}) == PLAN
-
-
-def test_a_removed_step_leaves_its_input_to_those_that_read_it() -> None:
-    draft = Draft()
-    draft.steps = steps_of(PLAN)
-    draft.remove("hot")
-    assert draft.steps["mean"][1]["input"] == "in"
-
-
-def test_windows_that_cannot_be_read_say_what_is_expected() -> None:
-    with pytest.raises(ValueError, match="expected 'tumbling SIZE'"):
-        node_of("aggregate", {"window": "weekly"})
 
 
 def test_columns_functions_and_key_words_are_completed() -> None:

@@ -15,8 +15,6 @@ from tests.support.servers.running_server import eventually
 
 from mavstream import Client, stream
 
-expect.set_options(timeout=30_000)
-
 BIG_ROWS = 60_000
 
 

@@ -245,11 +245,7 @@ def test_samples_take_the_load_and_learn_from_queries_in_turn(tmp_path: Path) ->
         queries.sort(key=lambda query: query.id)
         for query in queries:
             query.placed = True
-        watch = LoadWatch(
-            MetricsCache(engine, lambda: now),
-            made.streams,
-            lambda after, most: made.queries.registry.select(after, most, placed=True),
-        )
+        watch = LoadWatch(MetricsCache(engine, lambda: now), made.streams, made.queries.registry)
         plan = queries[0].plan
         assert plan is not None
         rates = {"readings": Arrivals(1000.0, 1.0)}

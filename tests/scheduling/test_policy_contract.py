@@ -262,7 +262,7 @@ def test_ten_thousand_policy_switches_under_load_lose_and_repeat_nothing(
             put_rows(streams, rows, 5)
             rows += 5
         if switches % 50 == 0:
-            engine.reclass(random.choice(runs).query.id, random.choice(CLASSES))
+            engine.changes.reclass(random.choice(runs).query.id, random.choice(CLASSES))
             engine.set_class(random.choice(CLASSES), random.randint(1, 9))
         engine.run(random.randint(0, 3))
     engine.run()

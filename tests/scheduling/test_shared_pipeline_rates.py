@@ -256,7 +256,7 @@ def test_a_rate_follows_members_that_detach_at_once(readings: ScriptedStream, cl
     bench.feed(10, 11)
     assert shares(*runs)
     pipeline = bench.pipeline()
-    bench.engine.shed(runs[0].query.id, 0.5)
+    bench.engine.changes.shed(runs[0].query.id, 0.5)
     assert leaf_rate(pipeline) == pytest.approx(expected_rate(3))
     bench.engine.stop(runs[1].query.id)
     bench.engine.run()

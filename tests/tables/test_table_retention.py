@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from tests.support.services.query_service import READINGS
 from mavstream_protocol import StreamSpec
 from mavstream_protocol.schema import Schema
 from mavstream_protocol.tuples import decode_rows
+from mavstream_protocol.wire.resources import QueryChange
 from mavstream_server.catalog.catalog import Catalog
 from mavstream_server.columns.column import Column
 from mavstream_server.core.clock import SystemClock
@@ -21,7 +24,7 @@ from mavstream_server.core.errors import Conflict, NotFound, TooMany, WrongVersi
 from mavstream_server.core.settings import Settings
 from mavstream_server.engine.process.messages import Hello
 from mavstream_server.queries.assembly import assemble
-from mavstream_server.supervisor.engine_link import EngineLink
+from mavstream_server.supervisor.engine_link import EngineLink, EngineUnavailable
 from mavstream_server.tables.index_file import LARGE
 from mavstream_server.tables.retention import TableRetention
 from mavstream_server.tables.store import TableRows, TableStore
@@ -38,6 +41,17 @@ JOIN = {
         "j": {"op": "join", "left": "in", "right": "rooms", "on": [["room", "room"]]},
     },
 }
+PASSED_ON = {
+    "root": "all",
+    "nodes": {
+        "in": {"op": "source", "stream": "readings"},
+        "all": {"op": "select", "input": "in", "where": "temp > 0"},
+    },
+}
+JOIN_RESULTS = {
+    "root": "j",
+    "nodes": {**JOIN["nodes"], "in": {"op": "source", "query": "passed"}},  # type: ignore[dict-item]
+}
 
 
 def rows(*given: tuple[str, int], schema: Schema = SCHEMA) -> TableRows:
@@ -48,17 +62,23 @@ def rows(*given: tuple[str, int], schema: Schema = SCHEMA) -> TableRows:
 class Parts:
     """Streams, tables, queries and an engine; all stamps come from a clock that is advanced by hand."""
 
-    def __init__(self, data: Path, **settings: Any) -> None:
+    def __init__(self, data: Path, checkpoints: int | None = None, **settings: Any) -> None:
         self.settings = Settings(data=data, **settings)
         self.settings.results_directory.mkdir(parents=True, exist_ok=True)
         self.catalog = Catalog(self.settings.catalog_file)
-        self.link = EngineLink(Hello(data))
+        self.link = EngineLink(Hello(data, checkpoint_interval_ns=checkpoints))
         self.clock = clock = ManualClock()
         timers = asyncio.get_running_loop()
         self.parts = assemble(self.settings, self.catalog, self.link, clock, timers=timers)
         self.streams, self.tables, self.queries = self.parts.streams, self.parts.tables, self.parts.queries
-        directory = self.settings.streams_directory
-        self.retention = TableRetention(directory, self.tables, self.streams, self.link, clock)
+        self.retention = TableRetention(
+            self.settings.streams_directory,
+            self.settings.results_directory,
+            self.tables,
+            self.streams,
+            self.queries,
+            clock,
+        )
         self.fed = 0
 
     async def feed(self, count: int = 1) -> None:
@@ -118,6 +138,53 @@ def test_a_version_is_kept_while_a_row_that_arrived_in_its_time_is(tmp_path: Pat
         assert parts.tables.info("rooms").versions == 1
 
     run(tmp_path, test, {"retention": {"bytes": "64KiB"}})
+
+
+def test_a_version_is_kept_while_a_query_that_lags_may_read_results_of_its_time(tmp_path: Path) -> None:
+    async def test(parts: Parts) -> None:
+        await parts.put(("attic", 1))
+        below = await parts.queries.register({"name": "passed", "plan": PASSED_ON})
+        above = await parts.queries.register({"name": "joined", "plan": JOIN_RESULTS})
+        await parts.feed()
+        results = parts.queries.results.of(parts.queries.get(above.id))
+        await until(lambda: results.end == 1, "the row to be joined", PATIENCE)
+        await parts.put(("attic", 2))
+        for _ in range(5):
+            await parts.feed(1000)
+        passed = parts.queries.results.of(parts.queries.get(below.id))
+        await until(lambda: passed.end == parts.fed, "the rows to be read", PATIENCE)
+        for state in ("paused", "running"):  # its last checkpoint is behind the rows from now on
+            await parts.queries.change(below.id, QueryChange.model_validate({"state": state}))
+
+        await until(lambda: parts.link.needs["readings"].position == 5001, "the checkpoint", PATIENCE)
+        while parts.streams.info("readings").begin < 2:
+            await parts.feed(1000)
+            parts.clock.advance(seconds=1)
+            parts.streams.maintain()
+        # After a crash the query would read the result once more.
+        assert await parts.versions_kept() == [1, 2]
+        await parts.queries.change(above.id, QueryChange.model_validate({"state": "paused"}))
+        assert await parts.versions_kept() == [2]
+
+    never = 3600 * 1_000_000_000
+    run(tmp_path, test, {"retention": {"bytes": "64KiB"}}, checkpoints=never)
+
+
+def test_no_version_is_removed_before_all_queries_run_again(tmp_path: Path) -> None:
+    async def test(parts: Parts) -> None:
+        await parts.put(("attic", 1))
+        await parts.put(("attic", 2))
+        await parts.queries.register({"name": "q", "plan": JOIN})
+        os.kill(parts.link.pid or 0, signal.SIGKILL)
+        await until(lambda: not parts.link.ready, "the engine's end", PATIENCE)
+        await until(lambda: parts.link.ready, "another engine", PATIENCE)
+        parts.queries.engine_restarted()
+        with pytest.raises(EngineUnavailable, match="not all queries run yet"):
+            await parts.queries.table_need("rooms")
+        await parts.queries.placement.settled()
+        assert await parts.versions_kept() == [2]
+
+    run(tmp_path, test)
 
 
 def test_without_a_running_engine_no_version_is_removed(tmp_path: Path) -> None:

@@ -81,7 +81,10 @@ class AsyncResults:
                 return
 
     async def to_arrow(self, limit: int | None = None, timeout: float | None = None) -> pa.Table:
-        """Collect rows until there are `limit`, `timeout` seconds have passed, or the query has ended."""
+        """Collect rows until there are `limit`, `timeout` seconds have passed, or the query has ended.
+
+        Also until the columns change, because the plan was replaced: the next call returns the rest.
+        """
         return await self._transport.run(self._subscription.collect(limit, timeout))
 
     async def to_pandas(self, limit: int | None = None, timeout: float | None = None) -> Any:

@@ -83,7 +83,10 @@ class Results:
                 return
 
     def to_arrow(self, limit: int | None = None, timeout: float | None = None) -> pa.Table:
-        """Collect rows until there are `limit`, `timeout` seconds have passed, or the query has ended."""
+        """Collect rows until there are `limit`, `timeout` seconds have passed, or the query has ended.
+
+        Also until the columns change, because the plan was replaced: the next call returns the rest.
+        """
         return self._transport.run(self._subscription.collect(limit, timeout))
 
     def to_pandas(self, limit: int | None = None, timeout: float | None = None) -> Any:

@@ -106,11 +106,16 @@ class Subscription:
         return True
 
     def collect(self, limit: int | None, timeout: float | None) -> Talk[pa.Table]:
-        """Collect rows until there are `limit`, `timeout` seconds have passed, or the query has ended."""
+        """Collect rows until there are `limit`, `timeout` seconds have passed, or the query has ended.
+
+        Also until the columns change, because the query's plan was replaced.
+        """
         until = None if timeout is None else time.monotonic() + timeout
         batches: list[pa.RecordBatch] = []
         rows = 0
         while limit is None or rows < limit:
+            if batches and self._left and self._batch is not None and self._batch.schema != batches[0].schema:
+                break  # rows of another plan, which the next call returns
             batch = self.pop_batch(None if limit is None else limit - rows)
             if batch is not None:
                 batches.append(batch)
@@ -124,6 +129,8 @@ class Subscription:
                 break
             if not more:
                 break
+        if batches:
+            return pa.Table.from_batches(batches)
         return pa.Table.from_batches(batches, None if self.schema is None else arrow_schema(self.schema))
 
     def close(self) -> Talk[None]:

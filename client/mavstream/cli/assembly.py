@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 from typer.core import TyperGroup
 
+from mavstream.cli.sharing import share
+
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
@@ -40,6 +42,11 @@ KNOWN = {
 """Sub-commands that need an extra of this distribution: the extra, and the help text for the list."""
 
 
+_COMPLETION = ("install_completion", "show_completion")
+_OFFLINE = ("token",)
+"""Sub-commands of this package that talk to no server."""
+
+
 class AssembledGroup(TyperGroup):
     """A command group with the sub-commands of this package and those of installed packages."""
 
@@ -57,7 +64,9 @@ class AssembledGroup(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Load the sub-command that is to run, and no other."""
         if args and super().get_command(ctx, args[0]) is None and _exists(args[0]):
-            self.add_command(_loaded(args[0]), args[0])
+            command = _loaded(args[0])
+            share(command, ctx, talks=args[0] in OWN and args[0] not in _OFFLINE)
+            self.add_command(command, args[0])
         return super().resolve_command(ctx, args)
 
 
@@ -95,6 +104,8 @@ def _command_of(name: str, loaded: Any) -> Any:
     commands = getattr(command, "commands", {})
     command = commands.get(name, command)
     command.name = name
+    # Those of the root complete all sub-commands.
+    command.params = [one for one in command.params if one.name not in _COMPLETION]
     return command
 
 

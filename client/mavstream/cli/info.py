@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from mavstream.cli.output import show_fields, show_json
+from mavstream.cli.readable import size
 from mavstream.cli.session import Output, OutputOption, client_of
 
 
@@ -17,4 +18,9 @@ def show_info(context: typer.Context, output: OutputOption = Output.TABLE) -> No
         show_json({**info.model_dump(mode="json"), "ready": ready})
         return
     fields = [("server", f"{info.name} {info.version}"), ("ready", ready), ("delivery", info.delivery)]
-    show_fields([*fields, ("engines", info.engines), *sorted(info.limits.items())])
+    show_fields([*fields, ("engines", info.engines), *map(_limit, sorted(info.limits.items()))])
+
+
+def _limit(limit: tuple[str, int]) -> tuple[str, object]:
+    name, value = limit
+    return name.replace("_", " "), size(value) if name.endswith("_bytes") else value

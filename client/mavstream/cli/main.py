@@ -13,7 +13,8 @@ from typing import Annotated
 import typer
 
 from mavstream.cli.assembly import AssembledGroup
-from mavstream.cli.session import Session
+from mavstream.cli.completion import NAME, VARIABLE, Shell, install, prepare, show
+from mavstream.cli.session import Output, Session
 
 app = typer.Typer(
     name="mavstream",
@@ -21,6 +22,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     help="A data stream management service where the queries that matter stay fast.",
 )
 
@@ -41,30 +43,41 @@ def main(
     ] = "http://127.0.0.1:8000",
     token: Annotated[
         str | None,
-        typer.Option(envvar="MAVSTREAM_TOKEN", show_envvar=True, help="Token for the server."),
+        typer.Option(envvar="MAVSTREAM_TOKEN", help="Token for the server."),
     ] = None,
     token_file: Annotated[
         Path | None,
-        typer.Option(envvar="MAVSTREAM_TOKEN_FILE", show_envvar=True, help="File with the token."),
+        typer.Option(envvar="MAVSTREAM_TOKEN_FILE", help="File with the token."),
     ] = None,
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds to wait for an answer.")] = 10.0,
+    output: Annotated[
+        Output | None, typer.Option("--output", "-o", help="A table for people, or JSON for programs.")
+    ] = None,
     _version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
+    _show: Annotated[
+        Shell | None,
+        typer.Option(
+            "--show-completion", callback=show, is_eager=True, help="Print the tab completion of a shell."
+        ),
+    ] = None,
+    _install: Annotated[
+        Shell | None,
+        typer.Option(
+            "--install-completion", callback=install, is_eager=True, help="Install the tab completion."
+        ),
+    ] = None,
 ) -> None:
-    """Store the options that all sub-commands share."""
-    if token is None and token_file is not None:
-        try:
-            token = token_file.read_text().strip()
-        except (OSError, UnicodeDecodeError) as error:
-            raise typer.BadParameter(f"--token-file: '{token_file}' cannot be read: {error}") from None
-    context.obj = Session(url, token, timeout)
+    """Store the options that all sub-commands share; all but the last three may also stand behind them."""
+    context.obj = Session(url, token, token_file, timeout)
 
 
 def run() -> None:
     """Run the command and exit with its exit code."""
+    prepare()
     try:
-        app()
+        app(prog_name=NAME, complete_var=VARIABLE)
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from mavstream.cli.output import show_fields, show_json, show_list, show_table
+from mavstream.cli.readable import clock
 from mavstream.cli.session import Output, OutputOption, client_of
 from mavstream_protocol import format_duration
 from mavstream_protocol.admission import AdmissionPolicy
@@ -75,7 +76,7 @@ def decisions(
         found,
         output,
         ["at", "rule", "what", "why", "outcome", "missed before", "after"],
-        lambda one: (one.at, one.rule, one.what, one.why, one.outcome, one.before, one.after),
+        lambda one: (clock(one.at), one.rule, one.what, one.why, one.outcome, one.before, one.after),
     )
 
 

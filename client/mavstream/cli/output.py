@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from mavstream.cli.readable import number
 from mavstream.cli.session import Output
 from mavstream_protocol import ProblemItem
 
@@ -47,11 +48,16 @@ def plain(value: Any) -> Any:
     return value
 
 
-def show_table(columns: Sequence[str], rows: Iterable[Iterable[object]]) -> None:
-    """Print rows under headings."""
-    table = Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False)
-    for row in rows:
-        table.add_row(*(cell(value) for value in row))
+def show_table(columns: Sequence[str], rows: Iterable[Iterable[object]], *, exact: bool = False) -> None:
+    """Print rows under headings; with `exact`, values are data and are not shortened."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    shown = [list(row) for row in rows]
+    for place, column in enumerate(columns):
+        numbers = any(isinstance(row[place], int | float) for row in shown)
+        # What does not fit is folded: a name that is cut off cannot be copied.
+        table.add_column(column, justify="right" if numbers else "left", overflow="fold")
+    for row in shown:
+        table.add_row(*map(cell if exact else readable, row))
     console().print(table)
 
 
@@ -68,13 +74,26 @@ def show_list(
 def show_fields(fields: Iterable[tuple[str, object]]) -> None:
     """Print names and values, one pair per line."""
     table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
     for name, value in fields:
-        table.add_row(f"[bold]{escape(name)}[/bold]", cell(value))
+        table.add_row(f"[bold]{escape(name)}[/bold]", readable(value))
     console().print(table)
 
 
+def readable(value: object) -> str:
+    """Return a value as people read it: numbers in groups of digits, objects as names with values."""
+    if isinstance(value, dict):
+        return ", ".join(f"{escape(str(key))} {readable(each)}" for key, each in value.items()) or "-"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(readable, value)) or "-"
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return number(value)
+    return cell(value)
+
+
 def cell(value: object) -> str:
-    """Return a value as the text of a table cell."""
+    """Return a value of data as the text of a table cell."""
     if value is None:
         return "-"
     if isinstance(value, bool):

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from mavstream.cli.output import show_json, show_list
+from mavstream.cli.readable import clock
 from mavstream.cli.session import Output, OutputOption, client_of
 
 app = typer.Typer(no_args_is_help=True, help="List producers, and remove those that are no longer used.")
@@ -21,7 +22,7 @@ def list_producers(context: typer.Context, output: OutputOption = Output.TABLE) 
         found,
         output,
         ["producer", "owner", "connected", "last used", "streams"],
-        lambda one: (one.name, one.owner or "(all)", one.connected, one.last_used, len(one.sequences)),
+        lambda one: (one.name, one.owner or "(all)", one.connected, clock(one.last_used), len(one.sequences)),
     )
 
 

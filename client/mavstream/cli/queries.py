@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
 
 from mavstream.cli.output import complain, show_fields, show_json, show_list, show_table, warn
+from mavstream.cli.readable import clock, size
 from mavstream.cli.session import FileArgument, Output, OutputOption, QueryArgument, client_of
 from mavstream.cli.watching import watch_rows
 from mavstream_protocol import ReadFrom
@@ -81,10 +82,9 @@ def list_queries(
     show_list(
         found,
         output,
-        ["query", "name", "class", "state", "results", "p95 ms", "delivery", "checkpoint"],
+        ["query", "class", "state", "results", "p95 ms", "delivery", "checkpoint"],
         lambda one: (
-            one.id,
-            one.spec.name,
+            one.spec.name or one.id,
             one.spec.class_,
             one.state,
             one.results,
@@ -114,18 +114,18 @@ def qos(context: typer.Context, query: QueryArgument, output: OutputOption = Out
         [
             ("query", report.query),
             ("latency ms", report.latency_ms and report.latency_ms.model_dump(exclude_none=True)),
-            ("memory bytes", report.memory_bytes),
+            ("memory", _sizes(report.memory_bytes)),
             ("rows per second", report.rows_per_s),
             ("rows shed", report.shed.rows),
             ("share shed now", report.shed.share),
         ]
     )
     targets = [
-        (one.objective, one.statistic, one.target, one.weight, one.measured, one.state, one.since)
+        (one.objective, one.statistic, one.target, one.weight, one.measured, one.state, clock(one.since))
         for one in report.targets
     ]
     show_table(["objective", "statistic", "target", "weight", "measured", "state", "since"], targets)
-    actions = [(one.at, one.what, one.outcome) for one in report.actions]
+    actions = [(clock(one.at), one.what, one.outcome) for one in report.actions]
     show_table(["at", "action", "outcome"], actions)
 
 
@@ -138,7 +138,7 @@ def plan(context: typer.Context, query: QueryArgument, output: OutputOption = Ou
         show_json(found)
         return
     show_table(
-        ["operator", "kind", "state", "queued", "us per row", "selectivity", "bytes", "rows/s", "freed B/s"],
+        ["operator", "kind", "state", "queued", "us/row", "out/in", "bytes", "rows/s"],
         [
             (
                 one.name,
@@ -149,7 +149,6 @@ def plan(context: typer.Context, query: QueryArgument, output: OutputOption = Ou
                 one.selectivity,
                 one.tuple_bytes,
                 one.processing_capacity,
-                one.memory_release_capacity,
             )
             for one in found.operators
         ],
@@ -160,13 +159,21 @@ def plan(context: typer.Context, query: QueryArgument, output: OutputOption = Ou
         ("simplified segment", found.simplified_segments),
     )
     show_table(
-        ["unit", "operators", "rows/s", "freed B/s"],
+        ["unit", "operators", "rows/s", "freed/s"],
         [
-            (kind, " > ".join(one.operators), one.processing_capacity, one.memory_release_capacity)
+            (kind, " > ".join(one.operators), one.processing_capacity, size(one.memory_release_capacity))
             for kind, some in units
             for one in some
         ],
     )
+    if found.chain:
+        show_table(
+            ["query below", "class", "state", "reads", "results", "read up to"],
+            [
+                (one.name, one.class_, one.state, ", ".join(one.reads), one.results, one.read)
+                for one in found.chain
+            ],
+        )
 
 
 @app.command("pause")
@@ -305,7 +312,7 @@ def _show(info: QueryInfo, output: Output) -> None:
             ("starts at", None if info.spec.start_at is None else format_instant(info.spec.start_at)),
             ("stops at", None if info.spec.stop_at is None else format_instant(info.spec.stop_at)),
             ("latency ms", latency and latency.model_dump(exclude_none=True)),
-            ("memory bytes", info.memory_bytes),
+            ("memory", _sizes(info.memory_bytes)),
             ("rows late", info.late),
             ("rows missed", info.missed),
             ("counters", info.counters),
@@ -332,14 +339,18 @@ def _checkpoint_fields(checkpoint: CheckpointInfo | None) -> list[tuple[str, obj
     replaying = ", replaying" if checkpoint.replaying else ""
     fields: list[tuple[str, object]] = [
         ("checkpoint", _age(checkpoint)),
-        ("checkpoint bytes", checkpoint.bytes),
+        ("checkpoint size", size(checkpoint.bytes)),
         ("checkpoint ms", checkpoint.duration_ms),
-        ("rows replayed", f"{checkpoint.replayed_rows}{replaying}"),
+        ("rows replayed", f"{checkpoint.replayed_rows:,}{replaying}"),
     ]
     if checkpoint.failures:
         last = checkpoint.error or "the last attempt succeeded"
         fields.append(("checkpoint failures", f"{checkpoint.failures}: {last}"))
     return fields
+
+
+def _sizes(counts: Mapping[str, int]) -> dict[str, str | None]:
+    return {name: size(count) for name, count in counts.items()}
 
 
 def _age(checkpoint: CheckpointInfo | None) -> str | None:
@@ -367,10 +378,10 @@ def _estimate_fields(found: AdmissionEstimate | None) -> list[tuple[str, object]
     """Return the names and values of an estimate; empty without one."""
     if found is None:
         return []
-    used, cost = found.utilisation, f"{found.cost_us_per_s:.0f} us per second"
+    used, cost = found.utilisation, f"{found.cost_us_per_s:,.0f} us per second"
     known = used.before is not None and used.after is not None
     return [
-        ("expected cost", f"{cost}, at {found.rows_per_s:.0f} rows per second"),
+        ("expected cost", f"{cost}, at {found.rows_per_s:,.0f} rows per second"),
         ("utilisation", f"{used.before:.1%}, with it {used.after:.1%}" if known else "not known yet"),
         *((f"{target.objective} target", f"{target.kept}: {target.reason}") for target in found.targets),
     ]

@@ -34,4 +34,4 @@ def show_rows(rows: Iterator[dict[str, Any]], output: Output) -> None:
         return
     found = list(rows)
     if found:
-        show_table(list(found[0]), (row.values() for row in found))
+        show_table(list(found[0]), (row.values() for row in found), exact=True)

@@ -8,10 +8,10 @@ from typing import Annotated, Any
 import typer
 
 from mavstream.cli.output import show_fields, show_json, show_list
+from mavstream.cli.readable import clock, size
 from mavstream.cli.session import Output, OutputOption, StreamArgument, client_of
 from mavstream.cli.stream_rows import read_rows, show_rows
 from mavstream.cli.tuples import TupleFormat, read_tuples
-from mavstream_protocol import format_size
 from mavstream_protocol.wire.resources import StreamInfo
 
 app = typer.Typer(no_args_is_help=True, help="Manage streams and append rows.")
@@ -71,8 +71,8 @@ def list_streams(context: typer.Context, output: OutputOption = Output.TABLE) ->
             one.name,
             one.position,
             one.position - one.begin,
-            format_size(one.bytes),
-            one.watermark,
+            size(one.bytes),
+            clock(one.watermark),
             len(one.producers),
         ),
     )
@@ -199,8 +199,8 @@ def _show(info: StreamInfo, output: Output) -> None:
             ("owner", info.owner or "none: it belongs to all"),
             ("fields", fields),
             ("event time", info.spec.event_time),
-            ("rows", f"{info.position}, kept from {info.begin}"),
-            ("on disk", format_size(info.bytes)),
+            ("rows", f"{info.position:,}, kept from {info.begin:,}"),
+            ("on disk", size(info.bytes)),
             ("watermark", info.watermark),
             ("producers", info.producers),
             ("over quota", info.over_quota),

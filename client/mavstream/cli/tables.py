@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from mavstream.cli.output import show_fields, show_json, show_list, show_table
+from mavstream.cli.readable import clock, size
 from mavstream.cli.session import Output, OutputOption, client_of
-from mavstream_protocol import format_size
 from mavstream_protocol.wire.resources import TableDetail, TableInfo
 
 app = typer.Typer(no_args_is_help=True, help="Manage stored tables, which streams can join.")
@@ -58,9 +58,9 @@ def list_tables(context: typer.Context, output: OutputOption = Output.TABLE) -> 
             _fields(one),
             one.rows,
             one.version,
-            one.since,
+            clock(one.since),
             one.versions,
-            format_size(one.bytes),
+            size(one.bytes),
         ),
     )
 
@@ -91,11 +91,11 @@ def _show(info: TableDetail) -> None:
             ("table", info.name),
             ("fields", _fields(info)),
             ("rows", info.rows),
-            ("on disk", format_size(info.bytes)),
+            ("on disk", size(info.bytes)),
             ("joined by", ", ".join(info.used_by) or None),
         ]
     )
-    versions = [(one.version, one.since, one.rows, format_size(one.bytes)) for one in info.kept]
+    versions = [(one.version, one.since, one.rows, size(one.bytes)) for one in info.kept]
     show_table(["version", "since", "rows", "on disk"], versions)
 
 

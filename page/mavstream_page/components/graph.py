@@ -23,7 +23,6 @@ class GraphNode:
     load: str = ""
     """`calm`, `busy` or `behind`, by the rows that wait for it; nothing if it is not known."""
     badge: str = ""
-    wrong: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +41,9 @@ def graph(nodes: Sequence[GraphNode], edges: Sequence[GraphEdge], label: str) ->
     """Return a picture of a plan, in layers from its streams to its answer."""
     known = {node.name: node for node in nodes}
     edges = [edge for edge in edges if edge.from_ in known and edge.to in known]
-    layers = _layers(known, edges)
+    layers = layers_of(known, edges)
     columns: dict[int, list[str]] = {}
-    for name in _in_order(known, edges, layers):
+    for name in in_order(known, edges, layers):
         columns.setdefault(layers[name], []).append(name)
     tallest = max((len(column) for column in columns.values()), default=0)
     places: dict[str, tuple[float, float]] = {}
@@ -84,7 +83,8 @@ def graph(nodes: Sequence[GraphNode], edges: Sequence[GraphEdge], label: str) ->
     return h("div", picture, class_="graph-box", tabindex="0", role="region", aria_label=label)
 
 
-def _layers(nodes: Mapping[str, GraphNode], edges: Sequence[GraphEdge]) -> dict[str, int]:
+def layers_of(nodes: Mapping[str, object], edges: Sequence[GraphEdge]) -> dict[str, int]:
+    """Return the layer of each node: behind all those that it reads."""
     inputs: dict[str, list[str]] = {name: [] for name in nodes}
     for edge in edges:
         inputs[edge.to].append(edge.from_)
@@ -101,9 +101,7 @@ def _layers(nodes: Mapping[str, GraphNode], edges: Sequence[GraphEdge]) -> dict[
     return layers
 
 
-def _in_order(
-    nodes: Mapping[str, GraphNode], edges: Sequence[GraphEdge], layers: Mapping[str, int]
-) -> list[str]:
+def in_order(nodes: Mapping[str, object], edges: Sequence[GraphEdge], layers: Mapping[str, int]) -> list[str]:
     """Return names layer by layer, each near the mean place of its inputs, so that few edges cross."""
     place: dict[str, float] = {}
     for index, name in enumerate(sorted(nodes, key=lambda each: layers[each])):
@@ -134,7 +132,7 @@ def _edge(edge: GraphEdge, places: Mapping[str, tuple[float, float]]) -> Markup:
 
 
 def _node(node: GraphNode, x: float, y: float) -> Markup:
-    classes = f"node {node.kind} {node.load} {'wrong' if node.wrong else ''}"
+    classes = f"node {node.kind} {node.load}"
     parts: list[Markup] = [
         h("rect", x=0, y=0, width=_NODE_W, height=_NODE_H, rx=8, class_="box"),
         h("rect", x=0, y=0, width=5, height=_NODE_H, rx=2.5, class_="side"),

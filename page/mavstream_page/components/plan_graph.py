@@ -1,16 +1,14 @@
-"""The graph of a plan: with live numbers while it runs, with columns while it is composed."""
+"""The graph of a running query, with live numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from mavstream_page.components import numbers
 from mavstream_page.components.graph import GraphEdge, GraphNode, graph
 from mavstream_page.components.html import Markup
 from mavstream_page.data.queries import QueryTopic
-from mavstream_protocol import Plan
 from mavstream_protocol.plans.plan import Node
-from mavstream_protocol.streams import FieldSpec
 from mavstream_protocol.wire.resources import OperatorInfo
 
 _BEHIND_ROWS = 10_000
@@ -50,20 +48,6 @@ def live_graph(topic: QueryTopic) -> Markup:
     if _ANSWER in operators and not any(edge.to == _ANSWER for edge in edges):
         edges.append(GraphEdge(root.partition(".")[0], _ANSWER, numbers.rate(topic.results.last)))
     return graph(list({node.name: node for node in nodes}.values()), edges, f"Operators of {topic.id}")
-
-
-def plan_graph(
-    plan: Plan, schemas: Mapping[str, Sequence[FieldSpec]], wrong: frozenset[str] = frozenset()
-) -> Markup:
-    """Return the graph of a plan that does not run, with the columns of each node."""
-    nodes, edges = [], []
-    for name, node in plan.nodes.items():
-        fields = schemas.get(name, ())
-        columns = ", ".join(field.name for field in fields)
-        lines = (f"{len(fields)} columns", columns[:30] + "…" * (len(columns) > 30)) if fields else ()
-        nodes.append(GraphNode(name, node.op, name, described(node), lines, wrong=name in wrong))
-        edges += [GraphEdge(each.partition(".")[0], name) for each in node.reads().values()]
-    return graph(nodes, edges, "Operators of the plan")
 
 
 def described(node: Node) -> str:

@@ -1,87 +1,68 @@
-"""A query that is being composed: as SQL, or as operators whose fields are texts."""
+"""A query that is being composed: its SQL and its operators, which are two forms of one plan."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
-from typing import Any
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 from mavstream import AsyncClient
+from mavstream_page.composer.editing import renamed
+from mavstream_page.composer.operators import Operators, operators_of
+from mavstream_page.composer.reading import Reading, ends, read_operators, read_plan
 from mavstream_protocol import InvalidObject, Plan
 from mavstream_protocol.errors import ProblemItem
-from mavstream_protocol.plans.inference import infer
 from mavstream_protocol.sql import Catalog, parse_select, plan_to_sql
-from mavstream_protocol.streams import FieldSpec
-from mavstream_protocol.typed_plan import TypedPlan
 from mavstream_protocol.wire.resources import Validation
 
-Texts = dict[str, str]
-"""The fields of an operator by name, as they are typed."""
+_MOST_STATES = 200
+"""How many edits can be undone."""
 
-FIELDS: dict[str, tuple[str, ...]] = {
-    "source": ("stream",),
-    "table": ("table",),
-    "select": ("input", "where"),
-    "project": ("input", "compute"),
-    "aggregate": ("input", "by", "window", "compute"),
-    "distinct": ("input", "window"),
-    "join": ("left", "right", "on", "within", "where", "compute"),
-    "union": ("inputs",),
-}
-"""The operators that steps offer, with their fields; others are kept as they are."""
 
-_JSON = "json"
-"""The only field of operators that steps do not offer."""
+@dataclass(frozen=True, slots=True)
+class _State:
+    sql: str = ""
+    operators: Operators = field(default_factory=dict)
+    root: str = ""
+    by_sql: bool = True
 
 
 class Draft:
-    """The composed query: its text or its steps, and the result of checking it."""
+    """The composed query, and the result of checking it."""
 
     def __init__(self) -> None:
-        self.mode = "sql"
         self.sql = ""
-        self.steps: dict[str, tuple[str, Texts]] = {}
-        """Operator and fields by name, inputs first; the last one is the answer."""
-        self.plan: Plan | None = None
-        """The plan, if it could be read."""
-        self.errors: tuple[ProblemItem, ...] = ()
-        """Why there is no plan, or why it is not valid; those of SQL have a line and a column."""
-        self.schemas: dict[str, tuple[FieldSpec, ...]] = {}
-        """The columns of each node."""
-        self.validation: Validation | None = None
+        self.operators: Operators = {}
+        self.root = ""
+        """The answer as it is named; another operator if nothing has this name or something reads it."""
+        self.by_sql = True
+        """Whether the SQL was edited last: then the operators follow it, otherwise it follows them."""
+        self.revision = 0
+        """Grows when operators change in another way than by `fill`."""
         self.catalog = Catalog()
-
-    def read(self) -> None:
-        """Read the plan and its columns from the text or the steps, without the server; never raises."""
-        self.plan = self.validation = None
-        self.schemas, self.errors = {}, ()
-        try:
-            self.plan = self._read()
-            if self.plan is not None:
-                self.schemas = _schemas(infer(self.plan, self.catalog.streams, self.catalog.tables))
-        except InvalidObject as error:
-            self.errors = tuple(error.items)
-        except ValueError as error:
-            self.refuse(str(error))
-
-    def refuse(self, reason: str) -> None:
-        """Say why it is not valid, where the reason has no place."""
-        self.errors = (ProblemItem(pointer="", code="invalid", detail=reason),)
-
-    async def validate(self, client: AsyncClient) -> None:
-        """Let the server validate the plan and say what it will cost; raises MavstreamError."""
-        plan = self.plan
-        if plan is None or self.errors:
-            return
-        validation = await client.validate(plan)
-        if self.plan is plan:
-            self.validation, self.errors = validation, validation.errors
-            self.schemas = dict(validation.schemas) or self.schemas
+        self.reading = Reading()
+        self.validation: Validation | None = None
+        """What the server says about the plan; None before its answer."""
+        self.sql_is_old = False
+        """Whether the operators have no SQL, because they are incomplete."""
+        self.operators_are_old = False
+        """Whether the SQL has no operators, because it cannot be read."""
+        self._done: list[_State] = []
+        self._undone: list[_State] = []
+        self._typed = ""
 
     @property
-    def error(self) -> str | None:
-        """Why there is no plan, or why it is not valid."""
-        return "; ".join(each.detail for each in self.errors) or None
+    def plan(self) -> Plan | None:
+        """The plan, if it could be read."""
+        return self.reading.plan
+
+    @property
+    def errors(self) -> tuple[ProblemItem, ...]:
+        """Why there is no plan, or why it is not valid; those of SQL have a line and a column."""
+        if self.reading.errors or self.validation is None:
+            return self.reading.errors
+        return self.validation.errors
 
     @property
     def ready(self) -> bool:
@@ -89,149 +70,151 @@ class Draft:
         return self.plan is not None and not self.errors
 
     @property
-    def wrong(self) -> frozenset[str]:
-        """The nodes with errors."""
-        parts = [each.pointer.strip("/").split("/") for each in self.errors]
-        return frozenset(part[part.index("nodes") + 1] for part in parts if "nodes" in part[:-1])
+    def answer(self) -> str:
+        """The operator whose rows are the answer; empty if there is none."""
+        last = ends(self.operators)
+        node = self.root.partition(".")[0]
+        return node if node in last else (last[-1] if last else "")
 
-    def to_steps(self) -> None:
-        """Show the plan of the text as steps."""
-        if self.plan is not None:
-            self.steps = steps_of(self.plan)
-        self.mode = "steps"
+    def errors_of(self, name: str) -> list[str]:
+        """Return what is wrong with an operator."""
+        prefix = f"nodes/{name}"
+        pointed = [(f"{each.pointer.strip('/').removeprefix('plan/')}/", each.detail) for each in self.errors]
+        return [detail for pointer, detail in pointed if pointer.startswith(f"{prefix}/")]
 
-    def to_sql(self) -> None:
-        """Show the steps as text; raises MavstreamError if they are no plan."""
-        if self.plan is not None:
-            self.sql = plan_to_sql(self.plan, self.catalog)
-        self.mode = "sql"
+    def write(self, sql: str) -> None:
+        """Replace the SQL, by typing; the operators follow if it can be read."""
+        if sql == self.sql:
+            return
+        if not self.by_sql:
+            self._remember()
+        self.sql, self.by_sql = sql, True
+        self.read()
+
+    @contextmanager
+    def edit(self, typed: str = "") -> Iterator[Operators]:
+        """Change the operators; the SQL follows if they are complete. Nothing changes if it raises.
+
+        `typed` names what is typed into: edits of the same in a row are undone together.
+        """
+        before = self._state()
+        try:
+            yield self.operators
+        except BaseException:
+            self._restore(before)
+            raise
+        if self.operators != before.operators:
+            if not typed or typed != self._typed or self.by_sql:
+                self._remember(before)
+            self._typed = typed
+            self.revision += 1
+            self.by_sql = False
+            self.read()
+
+    def fill(self, name: str, texts: dict[str, str]) -> None:
+        """Change fields of an operator, by typing."""
+        revision = self.revision
+        with self.edit(name) as operators:
+            operators[name].texts |= {
+                key: text for key, text in texts.items() if key in operators[name].texts
+            }
+        self.revision = revision
+
+    def rename(self, name: str, new: str) -> None:
+        """Give an operator another name; raises ValueError if it cannot have it."""
+        if name != new:
+            with self.edit() as operators:
+                self.operators = renamed(operators, name, new)
+                if self.root == name:
+                    self.root = new
 
     def put(self, plan: Plan) -> None:
-        """Replace it by a plan, such as an imported one."""
-        self.plan = plan
-        self.steps = steps_of(plan)
-        if self.mode == "sql":
-            self.to_sql()
+        """Replace everything by a plan."""
+        with self.edit():
+            self.operators, self.root = operators_of(plan), plan.root
 
-    def add(self, op: str) -> None:
-        """Append an operator that reads the last one."""
-        names = list(self.steps)
-        name = next(
-            f"{op}{number or ''}" for number in range(1000) if f"{op}{number or ''}" not in self.steps
-        )
-        texts = dict.fromkeys(FIELDS[op], "")
-        if names:
-            for field in ("input", "left", "inputs"):
-                if field in texts:
-                    texts[field] = names[-1]
-        if "window" in texts:
-            texts["window"] = "tumbling 1s"
-        self.steps[name] = (op, texts)
-
-    def remove(self, name: str) -> None:
-        """Remove an operator; those that read it read its first input instead."""
-        _, texts = self.steps.pop(name)
-        below = texts.get("input") or texts.get("left") or ""
-        for _, others in self.steps.values():
-            for field in ("input", "left", "right", "inputs"):
-                if others.get(field) == name:
-                    others[field] = below
-
-    def _read(self) -> Plan | None:
-        if self.mode == "sql":
-            return parse_select(self.sql, self.catalog) if self.sql.strip() else None
-        if not self.steps:
-            return None
-        nodes = {name: node_of(op, texts) for name, (op, texts) in self.steps.items()}
-        return Plan.parse({"version": 1, "root": list(self.steps)[-1], "nodes": nodes})
-
-
-def _schemas(plan: TypedPlan) -> dict[str, tuple[FieldSpec, ...]]:
-    return {
-        name: tuple(FieldSpec(name=one.name, type=one.type, nullable=one.nullable) for one in node.schema)
-        for name, node in plan.nodes.items()
-    }
-
-
-def node_of(op: str, texts: Texts) -> dict[str, Any]:
-    """Return a node of a plan from the texts of its fields; raises ValueError."""
-    if _JSON in texts:
-        return dict(json.loads(texts[_JSON]))
-    given = {field: _READ.get(field, str)(text.strip()) for field, text in texts.items() if text.strip()}
-    return {"op": op, **given}
-
-
-def steps_of(plan: Plan) -> dict[str, tuple[str, Texts]]:
-    """Return the steps of a plan, inputs first and the root last."""
-    steps: dict[str, tuple[str, Texts]] = {}
-
-    def visit(name: str) -> None:
-        name = name.partition(".")[0]
-        if name in steps or name not in plan.nodes:
-            return
-        node = plan.nodes[name]
-        for below in node.reads().values():
-            visit(below)
-        given = node.model_dump(mode="json", exclude_none=True, exclude_defaults=True, by_alias=True)
-        op = given.pop("op", node.op)
-        fields = FIELDS.get(op)
-        shown = {field: _text(field, value) for field, value in given.items()}
-        if fields is None or not set(given) <= set(fields) or None in shown.values():
-            steps[name] = (op, {_JSON: json.dumps({"op": op, **given})})
+    def read(self) -> None:
+        """Read what was edited last, and write the other form; never raises."""
+        self.validation = None
+        if self.by_sql:
+            self._read_sql()
         else:
-            steps[name] = (op, {field: shown.get(field) or "" for field in fields})
+            self._read_operators()
 
-    visit(plan.root)
-    return steps
+    async def validate(self, client: AsyncClient) -> None:
+        """Let the server validate the plan and say what it will cost; raises MavstreamError."""
+        plan = self.plan
+        if plan is None or self.reading.errors:
+            return
+        validation = await client.validate(plan)
+        if self.plan is plan:
+            self.validation = validation
 
+    def undo(self) -> None:
+        """Take the last edit back."""
+        if self._done:
+            self._undone.append(self._state())
+            self._restore(self._done.pop())
+            self.read()
 
-def _listed(text: str) -> list[str]:
-    return [part.strip() for part in text.split(",") if part.strip()]
+    def redo(self) -> None:
+        """Do again what was undone."""
+        if self._undone:
+            self._done.append(self._state())
+            self._restore(self._undone.pop())
+            self.read()
 
+    @property
+    def can_undo(self) -> bool:
+        """Whether there is an edit to take back."""
+        return bool(self._done)
 
-def _pairs(text: str) -> list[list[str]]:
-    pairs = [[side.strip() for side in part.partition("=")[::2]] for part in _listed(text)]
-    return [[left, right or left] for left, right in pairs]
+    @property
+    def can_redo(self) -> bool:
+        """Whether something was undone."""
+        return bool(self._undone)
 
+    def refuse(self, reason: str) -> None:
+        """Say why it is not valid, where the reason has no place."""
+        problem = ProblemItem(pointer="", code="refused", detail=reason)
+        self.reading = Reading(self.reading.plan, self.reading.schemas, (problem,))
 
-def _computed(text: str) -> dict[str, str]:
-    made = {}
-    for line in filter(None, map(str.strip, text.replace(";", "\n").split("\n"))):
-        name, separator, expression = line.partition("=")
-        if not separator:
-            name, expression = line, line
-        made[name.strip()] = expression.strip()
-    return made
+    def _read_sql(self) -> None:
+        self.sql_is_old = self.operators_are_old = False
+        if not self.sql.strip():
+            self.reading, self.operators, self.root = Reading(), {}, ""
+            return
+        try:
+            plan = parse_select(self.sql, self.catalog)
+        except InvalidObject as error:
+            self.reading = Reading(None, self.reading.schemas, tuple(error.items))
+            self.operators_are_old = True
+            return
+        self.reading = read_plan(plan, self.catalog)
+        operators = operators_of(plan)
+        self.root = plan.root
+        if operators != self.operators:
+            self.operators = operators
+            self.revision += 1
 
+    def _read_operators(self) -> None:
+        self.operators_are_old = False
+        self.reading = read_operators(self.operators, self.root, self.catalog)
+        self.sql_is_old = self.plan is None or bool(self.reading.errors)
+        if not self.operators:
+            self.sql, self.sql_is_old = "", False
+        elif self.plan is not None and not self.sql_is_old:
+            self.sql = plan_to_sql(self.plan, self.catalog)
 
-def _window(text: str) -> dict[str, str]:
-    words = text.split()
-    if len(words) < 2 or words[0] not in ("tumbling", "hopping"):
-        raise ValueError(f"window {text!r}: expected 'tumbling SIZE' or 'hopping SIZE HOP', as 'tumbling 1s'")
-    return {"kind": words[0], "size": words[1], **({"hop": words[2]} if len(words) > 2 else {})}
+    def _state(self) -> _State:
+        return _State(self.sql, copy.deepcopy(self.operators), self.root, self.by_sql)
 
+    def _restore(self, state: _State) -> None:
+        self.sql, self.root, self.by_sql = state.sql, state.root, state.by_sql
+        self.operators = copy.deepcopy(state.operators)
+        self.revision += 1
+        self._typed = ""
 
-_READ: dict[str, Callable[[str], Any]] = {
-    "by": _listed,
-    "inputs": _listed,
-    "on": _pairs,
-    "compute": _computed,
-    "window": _window,
-}
-
-
-def _text(field: str, value: Any) -> str | None:
-    """Return a field as it is typed; None if it has no such form."""
-    if isinstance(value, str):
-        return value
-    if field in ("by", "inputs") and isinstance(value, list):
-        return ", ".join(value)
-    if field == "on" and isinstance(value, list):
-        return ", ".join(left if left == right else f"{left} = {right}" for left, right in value)
-    if field == "compute" and isinstance(value, dict):
-        return "\n".join(f"{name} = {expression}" for name, expression in value.items())
-    if field == "within" and isinstance(value, dict) and value.get("before") == value.get("after"):
-        return str(value["before"])
-    if field == "window" and isinstance(value, dict) and set(value) <= {"kind", "size", "hop"}:
-        return " ".join(str(value[key]) for key in ("kind", "size", "hop") if key in value)
-    return None
+    def _remember(self, state: _State | None = None) -> None:
+        self._done = [*self._done[1 - _MOST_STATES :], state or self._state()]
+        self._undone.clear()

@@ -21,8 +21,8 @@ Typed = Callable[[str], Awaitable[None]]
 class SqlEditor(Element, component="sql_editor.js", esm={"nicegui-codemirror": str(_CODEMIRROR)}):
     """An editor that says what was typed, completes names and marks errors."""
 
-    def __init__(self, typed: Typed, described_by: str) -> None:
-        """`described_by` is the id of the element that shows errors in words."""
+    def __init__(self, typed: Typed, run: Callable[[], Awaitable[None]], described_by: str) -> None:
+        """`run` is called for Ctrl+Enter; `described_by` is the id of the element that shows errors."""
         super().__init__()
         self._props |= {"text": "", "version": 0, "names": {}, "errors": {}, "described-by": described_by}
         self._edit = 0
@@ -35,6 +35,7 @@ class SqlEditor(Element, component="sql_editor.js", esm={"nicegui-codemirror": s
                 await typed(self._props["text"])
 
         self.on("typed", changed)
+        self.on("run", run)
 
     def put(self, text: str) -> None:
         """Replace the text; typing can be undone and this, too."""

@@ -13,7 +13,15 @@ from collections.abc import Callable, Hashable
 from contextlib import suppress
 from typing import TypeVar
 
-from mavstream import AsyncClient, MavstreamError, NotAuthorised, Retry, TooMany, TransportError
+from mavstream import (
+    AsyncClient,
+    MavstreamError,
+    NotAuthorised,
+    Retry,
+    ServerProblem,
+    TooMany,
+    TransportError,
+)
 from mavstream_page.data.topic import Topic
 from mavstream_page.data.uploads import Upload
 from mavstream_protocol.wire.resources import ServerInfo
@@ -143,11 +151,9 @@ class Hub:
     async def _poll(self, topic: Topic, now: float) -> None:
         try:
             await topic.poll(self.client, now)
-        except (NotAuthorised, TransportError, TooMany):
+        except (NotAuthorised, TransportError, TooMany, ServerProblem):
             raise
         except MavstreamError as error:
-            if getattr(error, "status", 500) >= 500:
-                raise
             topic.error = str(error)
         else:
             topic.error = None

@@ -29,6 +29,8 @@ class StreamsTopic(Topic):
         self.tables: dict[str, TableInfo] = {}
         self.classes: list[QueryClass] = []
         """The most important first."""
+        self.queries: dict[str, QueryInfo] = {}
+        """Queries that have not ended, by name."""
         self.readers: dict[str, list[QueryInfo]] = {}
         """Queries that have not ended, by the stream or table that they read."""
         self.rates: dict[str, Rate] = {}
@@ -38,10 +40,10 @@ class StreamsTopic(Topic):
         self.streams = {each.name: each for each in await client.streams()}
         self.tables = {each.name: each for each in await client.tables()}
         self.classes = sorted(await client.classes(), key=lambda one: (-one.priority, one.name))
+        going = [one for one in await client.queries() if one.state.value not in ("stopped", "finished")]
+        self.queries = {each.spec.name: each for each in going}
         self.readers = {}
-        for query in await client.queries():
-            if query.state.value in ("stopped", "finished"):
-                continue
+        for query in going:
             for name in query.spec.plan.streams | tables_of(query.spec.plan):
                 self.readers.setdefault(name, []).append(query)
         for name, info in self.streams.items():

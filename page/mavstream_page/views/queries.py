@@ -12,6 +12,7 @@ from mavstream_page.components.charts import sparkline
 from mavstream_page.components.html import Child, Markup, h, join
 from mavstream_page.components.marks import GOOD, QUERY_STATES, button, empty, mark, select, table
 from mavstream_page.components.screen import View
+from mavstream_page.components.targets import targets_said
 from mavstream_page.data.hub import Hub
 from mavstream_page.data.queries import QueriesTopic
 from mavstream_protocol.wire.resources import QueryInfo
@@ -113,7 +114,7 @@ class QueriesView(View):
 
     def _row(self, info: QueryInfo) -> Markup:
         rate, latency = self._topic.results.get(info.id), info.latency_ms
-        targets = info.spec.qos.model_dump(mode="json", exclude_defaults=True, exclude_none=True)
+        targets = targets_said(info.spec.qos)
         return h(
             "tr",
             h(

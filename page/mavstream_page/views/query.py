@@ -9,11 +9,22 @@ from mavstream_page.components import numbers
 from mavstream_page.components.charts import Series, line_chart
 from mavstream_page.components.code import code_box, sql_markup
 from mavstream_page.components.html import Markup, h, join
-from mavstream_page.components.marks import BAD, QUERY_STATES, TARGET_STATES, card, empty, mark, select, table
+from mavstream_page.components.marks import (
+    BAD,
+    GOOD,
+    QUERY_STATES,
+    TARGET_STATES,
+    card,
+    empty,
+    mark,
+    select,
+    table,
+)
 from mavstream_page.components.plan_graph import live_graph
 from mavstream_page.components.reasons import reasons
 from mavstream_page.components.results import result_chart, result_table
 from mavstream_page.components.screen import View
+from mavstream_page.components.targets import changed_targets, targets_form, targets_said
 from mavstream_page.data.hub import Hub
 from mavstream_page.data.queries import QueryTopic
 from mavstream_page.views.queries import change_query, controls
@@ -38,12 +49,12 @@ class QueryView(View):
         return (("query", self._id),)
 
     async def act(self, action: dict[str, Any]) -> None:
-        """Pause, resume, stop, delete or move the query."""
+        """Pause, resume, stop, delete or move the query, or change its targets."""
         if action["action"] == "targets":
-            latency = str(action.get("latency", "")).strip()
-            qos = {"latency": {"p95": latency}} if latency else None
-            await self.hub.client.query(self._id).update(qos=qos)
-            self.screen.say("good", "The targets were changed.")
+            info = await self.hub.client.query(self._id).info()
+            changed = await self.hub.client.query(self._id).update(qos=changed_targets(info.spec.qos, action))
+            said = ", ".join(targets_said(changed.spec.qos)) or "none"
+            self.screen.say(GOOD, f"The targets were changed: {said}.")
         else:
             await change_query(self, action)
 
@@ -204,20 +215,7 @@ class QueryView(View):
             )
             for each in reversed(qos.actions)
         ][:8]
-        form = None
-        if self.is_client:
-            latency = info.spec.qos.model_dump(mode="json", exclude_none=True).get("latency", {})
-            form = h(
-                "form",
-                h(
-                    "label",
-                    "p95 latency target",
-                    h("input", name="latency", placeholder="50ms", value=latency.get("p95"), size=8),
-                ),
-                h("button", "Set target", type="submit", class_="button"),
-                data_action="targets",
-                id="targets",
-            )
+        form = targets_form(self._id, info.spec.qos) if self.is_client else None
         return card(
             "Quality of service",
             listed,

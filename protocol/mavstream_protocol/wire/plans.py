@@ -9,7 +9,7 @@ from pydantic import ConfigDict, Field
 from mavstream_protocol.described import Described
 from mavstream_protocol.plans.plan import Plan
 from mavstream_protocol.streams import FieldSpec
-from mavstream_protocol.wire.resources import ActualState, OperatorInfo
+from mavstream_protocol.wire.resources import ActualState, LatencySummary, OperatorInfo
 
 _CONFIG = ConfigDict(frozen=True, populate_by_name=True, serialize_by_alias=True)
 
@@ -25,7 +25,7 @@ class PlanEdge(Described):
 
     model_config = _CONFIG
     from_: str = Field(alias="from")
-    """An operator, `stream:NAME` or `table:NAME`."""
+    """An operator, `stream:NAME`, `query:NAME` or `table:NAME`."""
     to: str
     output: str | None = None
     """The output of a split that is read."""
@@ -41,6 +41,27 @@ class OperatorUnit(Described):
     """Input rows per second that it could process with the engine to itself."""
     memory_release_capacity: float
     """Bytes per second that it would then free; negative if it increases the number or size of rows."""
+
+
+class UpstreamQuery(Described):
+    """A query of a chain, which gives results that lead to those of another query."""
+
+    model_config = _CONFIG
+    query: str
+    name: str
+    class_: str = Field(alias="class")
+    state: ActualState
+    reads: tuple[str, ...]
+    """`stream:NAME` or `query:NAME`, as edges begin."""
+    results: int
+    """The offset of its next result."""
+    read: int | None
+    """The offset from which the queries above it in the chain have not read yet, the lowest of them.
+
+    Null if none of them runs.
+    """
+    latency_ms: LatencySummary | None
+    """From the arrival of rows in the first streams to its results; null while it does not run."""
 
 
 class QueryPlan(Described):
@@ -71,6 +92,7 @@ class QueryPlan(Described):
                     "segments": [_UNIT],
                     "simplified_segments": [_UNIT],
                     "edges": [{"from": "stream:readings", "to": "in"}, {"from": "in", "to": "hot"}],
+                    "chain": [],
                     "operators": [
                         {
                             "name": "hot",
@@ -122,6 +144,8 @@ class QueryPlan(Described):
     simplified_segments: tuple[OperatorUnit, ...] = ()
     """As `simplified_segment` runs them with its default gamma."""
     edges: tuple[PlanEdge, ...]
+    chain: tuple[UpstreamQuery, ...] = ()
+    """The queries whose results it reads, directly and through others, each after those that it reads."""
     operators: tuple[OperatorInfo, ...]
     """Operators with their states; empty while the query is starting.
 
@@ -161,6 +185,8 @@ class PlacedQuery(Described):
     state: ActualState
     operators: tuple[OperatorInfo, ...]
     edges: tuple[PlanEdge, ...]
+    reads: dict[str, str] = {}
+    """The ids of the queries whose results it reads, by name."""
 
 
 class GlobalPlan(Described):

@@ -143,7 +143,14 @@ async def start_services(
     note_boot(settings.data)
     stack.callback(forget_boot, settings.data)
     stack.push_async_callback(optimizer.stop)
-    retention = TableRetention(settings.streams_directory, parts.tables, parts.streams, link, SystemClock())
+    retention = TableRetention(
+        settings.streams_directory,
+        settings.results_directory,
+        parts.tables,
+        parts.streams,
+        queries,
+        SystemClock(),
+    )
     for task in (
         _maintain(services, retention),
         queries.load.run(),

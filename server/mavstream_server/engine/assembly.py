@@ -64,6 +64,8 @@ class Assembly:
             if position is None and start_at is not None:
                 cursor = feed.reader.cursor()
                 cursor.seek_arrival(start_at * 1000)
+                if cursor.position < feed.reader.begin:
+                    cursor.seek(feed.reader.begin)
                 return cursor
             if position is None and request.earliest:
                 position = feed.reader.begin

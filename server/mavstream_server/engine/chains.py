@@ -6,7 +6,7 @@ the name of its query, as the log of a stream is under the stream's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -143,17 +143,23 @@ class Chains:
         sources = self._intake.feeds[upstream.name].sources
         return max([task.work.cursor.backlog.nbytes for task in sources if not task.work.ended], default=0)
 
-    def below(self, query: RunningQuery) -> Iterator[RunningQuery]:
-        """Yield the running queries that a query reads, and those that they read."""
-        waiting, seen = list(query.request.plan.upstream_queries.values()), set[str]()
+    def reaching(self, query: RunningQuery | None) -> set[str]:
+        """Return the ids of the queries whose results reach a query, through others that run, too."""
+        found = set[str]()
+        waiting = [] if query is None else list(query.request.plan.upstream_queries.values())
         while waiting:
             id_ = waiting.pop()
-            upstream = self._upstreams.get(id_)
-            if id_ in seen or upstream is None or upstream.query is None:
-                continue
-            seen.add(id_)
-            yield upstream.query
-            waiting += upstream.query.request.plan.upstream_queries.values()
+            if id_ not in found:
+                found.add(id_)
+                upstream = self._upstreams.get(id_)
+                if upstream is not None and upstream.query is not None:
+                    waiting += upstream.query.request.plan.upstream_queries.values()
+        return found
+
+    @property
+    def expected(self) -> list[str]:
+        """The ids of the queries whose results others will read that were not started yet."""
+        return [id_ for id_, upstream in self._upstreams.items() if upstream.expected]
 
 
 def _want_watermarks(query: RunningQuery) -> None:

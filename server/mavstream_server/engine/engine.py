@@ -13,7 +13,6 @@ from random import Random
 from typing import Any
 
 from mavstream_protocol.errors import MavstreamError
-from mavstream_protocol.expressions.typed import Expression
 from mavstream_protocol.scheduling import Sharing
 from mavstream_protocol.typed_plan import TypedPlan
 from mavstream_server.core.clock import Clock, SystemClock
@@ -33,19 +32,19 @@ from mavstream_server.engine.migration.migration import (
 from mavstream_server.engine.migration.quiescence import QuiescentPoints
 from mavstream_server.engine.policy_host import PolicyHost
 from mavstream_server.engine.query import RunningQuery
+from mavstream_server.engine.query_changes import QueryChanges
 from mavstream_server.engine.query_request import QueryRequest
 from mavstream_server.engine.sharing.shared_pipeline import SharedPipeline
 from mavstream_server.engine.sharing.sharing import QuerySharing
 from mavstream_server.engine.slices.slice_runner import AnyTask, SliceRunner
 from mavstream_server.engine.sources.intake import Intake
 from mavstream_server.engine.sources.source_task import SourceTask, TrainSize
-from mavstream_server.engine.states import IllegalMove, OperatorState, QueryState
-from mavstream_server.engine.stop_times import StopTimes, check_stop
+from mavstream_server.engine.states import OperatorState, QueryState
+from mavstream_server.engine.stop_times import StopTimes
 from mavstream_server.log.reader import LogReader
 from mavstream_server.log.result_reader import ResultReader
 from mavstream_server.operators.operator import QueryFailed
 from mavstream_server.operators.output import Sink
-from mavstream_server.operators.source import Source
 from mavstream_server.planning.instantiator import operator_maker
 from mavstream_server.planning.weighting import weighted
 from mavstream_server.scheduling.policy import Policy, SourceService
@@ -123,6 +122,9 @@ class Engine:
             self.quiescent_points,
             self.sharing,
             self._stop_times,
+        )
+        self.changes = QueryChanges(
+            self.query, self.policy_host, self.sharing, self.migrations, self._stop_times
         )
         self._ended = ended
 
@@ -279,60 +281,6 @@ class Engine:
         for node, task in zip(query.request.plan.sources, query.sources.values(), strict=True):
             if not task.attached and not task.work.ended:
                 self.intake.add(node.stream, task)
-
-    def reclass(self, id_: str, class_name: str) -> None:
-        """Move a query to another class, effective immediately."""
-        query = self._active(id_, "its class")
-        self.sharing.keep_apart(query)
-        self.policy_host.rearrange(query, lambda: setattr(query, "class_name", class_name))
-        if not self.migrations.under_way(query):
-            self.sharing.add(query)
-
-    def weigh(self, id_: str, weight: int) -> None:
-        """Set a query's weight within its class, for policies that use weights; the default is 1."""
-        query = self._active(id_, "its weight")
-        self.policy_host.rearrange(query, lambda: setattr(query, "weight", weight))
-        self.sharing.reprioritised()
-
-    def shed(self, id_: str, share: float) -> None:
-        """Drop this share (0 to 1) of the rows that a query reads from now on; 0 for none."""
-        query = self._active(id_, "what it sheds")
-        self.sharing.leave(query)
-        for task in query.sources.values():
-            task.work.shed(share)
-
-    def stop_at(self, id_: str, time: int | None) -> None:
-        """Set the arrival time (us) at which a query ends, None for no end; raises StopTimePassed."""
-        query = self._active(id_, "its stop_at")
-        self.sharing.keep_apart(query)
-        try:
-            check_stop(query, time)
-            options = replace(query.request.options, stop_at=time)
-            query.request = replace(query.request, options=options)
-            for source in query.network.sources:
-                source.stop_at(time)
-            self._stop_times.watch(query)
-        finally:
-            if not self.migrations.under_way(query):
-                self.sharing.add(query)
-
-    def aim_at(self, id_: str, latency_target: int | None, utility: Mapping[str, Expression]) -> None:
-        """Set a query's latency target (us), and the utility of its rows for load shedding, by stream."""
-        query = self._active(id_, "its targets")
-        options = replace(query.request.options, utility=utility)
-        request = replace(query.request, latency_target=latency_target, options=options)
-        self.policy_host.rearrange(query, lambda: setattr(query, "request", request))
-        for node in query.request.plan.sources:
-            source = query.network.operators[node.name]
-            assert isinstance(source, Source)
-            source.rank_by(utility.get(node.stream))
-        self.sharing.retargeted(query)
-
-    def _active(self, id_: str, what: str) -> RunningQuery:
-        query = self.query(id_)
-        if not query.active:
-            raise IllegalMove(f"query {id_!r} is {query.state.value} and cannot change {what} any more")
-        return query
 
     def migrate(self, id_: str, plan: TypedPlan, version: int = 1, limit: int = MIGRATION_LIMIT) -> None:
         """Migrate a query to an equivalent plan as soon as possible (see `migration`).

@@ -252,20 +252,22 @@ def _resident_bytes() -> int:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
-def oldest_arrival(queries: Iterable[RunningQuery], table: str) -> int | None:
-    """Return the lowest arrival time of the rows in and between operators of queries that join a table.
+def oldest_arrival(queries: Iterable[RunningQuery]) -> int | None:
+    """Return the lowest arrival time (ns) of the rows and marks in and between operators of active queries.
 
-    Rows that were not read yet are not included: the stream logs know their arrival times.
+    Rows that were not read yet are not included: the logs know their arrival times.
     """
     found: list[int] = []
     for query in queries:
-        if query.active and table in query.request.plan.tables:
+        if query.active:
             shared = [
                 operator for member in query.shared for operator in member.pipeline.network.operators.values()
             ]
             for operator in (*query.network.operators.values(), *shared):
-                batches = (batch for queue in operator.inputs for batch in queue)
+                batches = [batch for queue in operator.inputs for batch in queue]
                 found += [int(batch.arrival.min()) for batch in batches if batch.size]
+                marks = [batch.mark.arrival for batch in batches if batch.mark is not None]
+                found += [arrival for arrival in marks if arrival]
                 held = (operator.oldest_held, operator.oldest_unfinished)
                 found += [arrival for arrival in held if arrival is not None]
     return min(found, default=None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from mavstream_protocol.schema import Schema
 from mavstream_server.columns.batch import Batch
 from mavstream_server.columns.column import Column
 from mavstream_server.engine.checkpoints.replay import Replay, time_columns
@@ -28,6 +29,9 @@ class CountingSink:
         """Count the rows of a batch."""
         self.offset += batch.size
 
+    def change(self, schema: Schema) -> None:
+        """Count rows of another schema from here on."""
+
     def restart(self, offset: int) -> None:
         """Continue at an offset."""
         self.offset = offset
@@ -39,6 +43,8 @@ class MemorySink:
     def __init__(self) -> None:
         self.offset = 0
         self.batches: list[Batch] = []
+        self.changes: list[tuple[int, Schema]] = []
+        """The offsets from which on rows have another schema than before."""
 
     def append(self, batch: Batch, now: int, positions: Sequence[int]) -> None:
         """Store a batch with rows."""
@@ -46,6 +52,10 @@ class MemorySink:
             return
         self.offset += batch.size
         self.batches.append(batch)
+
+    def change(self, schema: Schema) -> None:
+        """Store rows of another schema from here on."""
+        self.changes.append((self.offset, schema))
 
     def restart(self, offset: int) -> None:
         """Continue at an offset; rows from there on are removed, since they will be emitted again."""
@@ -85,6 +95,11 @@ class ResultLogSink:
     def offset(self) -> int:
         """The offset of the next result row."""
         return self._writer.end
+
+    def change(self, schema: Schema) -> None:
+        """Append rows of another schema from here on."""
+        self._writer.change_schema(schema)
+        self._columns = schema.names
 
     def append(self, batch: Batch, now: int, positions: Sequence[int]) -> None:
         """Append the rows of a batch and the mark behind them, with their provenance."""

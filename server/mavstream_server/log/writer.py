@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from mavstream_protocol.schema import Field
+from mavstream_protocol.schema import Field, Schema
 from mavstream_server.columns.batch import END_OF_TIME
 from mavstream_server.columns.column import Column
 from mavstream_server.core.damage import Damage
@@ -20,6 +20,7 @@ from mavstream_server.log.errors import (
 from mavstream_server.log.format.description import (
     LogDescription,
     ensure_description,
+    load_description,
     save_description,
 )
 from mavstream_server.log.format.encoding import (
@@ -95,7 +96,7 @@ class LogWriter:
             self._start_segment(serial=1, offset=0, room=0)
         else:
             self._continue(found)
-        while self._encoder.lacks_fields:
+        while self._encoder.outdated:
             self._roll(0)  # the writer died between describing fields and beginning the segment with them
 
     def _continue(self, found: Recovered) -> None:
@@ -283,6 +284,26 @@ class LogWriter:
             save_description(self.path, description)
         except BaseException:
             self._abandon()
+            raise
+        self.description = description
+        self._layouts.update(description)
+        self._roll(0)
+
+    def change_schema(self, schema: Schema) -> None:
+        """Append rows of another schema from here on, in a new segment; does nothing if it is the same.
+
+        Raises LogMismatchError. If the description cannot be written, the log stays as it is.
+        """
+        tail = self._open_tail()
+        if schema == self.description.schema:
+            return
+        description = self.description.with_schema(schema, tail.info.serial + 1, self._segments[0].serial)
+        description.check(self.path)
+        try:
+            save_description(self.path, description)
+        except BaseException:
+            if load_description(self.path) != self.description:
+                self._abandon()
             raise
         self.description = description
         self._layouts.update(description)

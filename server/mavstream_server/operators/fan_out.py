@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from mavstream_protocol.schema import Schema
 from mavstream_server.columns.batch import Batch, concatenate_batches
 from mavstream_server.operators.operator import Operator
 from mavstream_server.operators.output import Output
@@ -162,6 +163,9 @@ class _NoSink:
     offset = 0
 
     def append(self, batch: Batch, now: int, positions: Sequence[int]) -> None:
+        raise AssertionError("a fan-out has no answers")
+
+    def change(self, schema: Schema) -> None:
         raise AssertionError("a fan-out has no answers")
 
     def restart(self, offset: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from mavstream_protocol.schema import Schema
 from mavstream_server.columns.batch import Batch, Mark
 from mavstream_server.core.latency import LatencyHistogram
 from mavstream_server.operators.operator import Operator, State
@@ -35,6 +36,9 @@ class Sink(Protocol):
 
         `positions` are those behind the last rows that were read of each source.
         """
+
+    def change(self, schema: Schema) -> None:
+        """Take answers of another schema from here on."""
 
     def restart(self, offset: int) -> StoredResults | None:
         """Continue at an offset: the rows from there on will be computed again.
@@ -69,6 +73,11 @@ class Output(Operator):
         self.replayed_rows = 0
         """Results that were computed again after a recovery."""
         self.ended = False
+
+    def change(self, schema: Schema) -> None:
+        """Append answers of another schema from here on."""
+        self.sink.change(schema)
+        self.columns = schema.names
 
     def process(self, port: int, batch: Batch) -> None:
         """Append the rows and the mark to the sink."""

@@ -51,7 +51,7 @@ class AdmissionControl:
         return None if self._policy() is AdmissionPolicy.OFF else self._watch.experience
 
     def rates(self, streams: frozenset[str]) -> Mapping[str, Arrivals]:
-        """Return the arrivals per second by stream; streams not observed for long enough are left out."""
+        """Return the rows per second by stream, or by query that is read; unknown ones are left out."""
         return self._watch.rates(streams)
 
     def admit(self, applicant: Applicant) -> AdmissionEstimate:
@@ -68,7 +68,9 @@ class AdmissionControl:
         self._evaluate_load(name)
         rates = self.rates(applicant.streams)
         silent = sorted(one for one in applicant.streams if one not in rates or not rates[one].rows)
-        candidate = Candidate(name, self._priorities.get(name, 1), applicant.qos, applicant.demand, silent)
+        stages = self._watch.results.stages(applicant.streams)
+        priority = self._priorities.get(name, 1)
+        candidate = Candidate(name, priority, applicant.qos, applicant.demand, silent, stages)
         found = estimate(candidate, self._occupancy(), self._targets, self._policy())
         if found.admitted or not applicant.fits_spark:
             return found

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 
 from mavstream_server.ingest.stream_store import StreamStore
 from mavstream_server.optimizer.admission.cost_history import CostHistory
 from mavstream_server.optimizer.admission.load import Arrivals, LoadSample, SlidingLoad
-from mavstream_server.queries.query import Query
+from mavstream_server.queries.planning.result_rates import ResultRates
+from mavstream_server.queries.registry import QueryRegistry
 from mavstream_server.queries.views.metrics import MetricsCache
 
 _log = logging.getLogger("mavstream.load")
@@ -21,8 +22,6 @@ _MIN_IDLE_RATIO = 100
 _LEARNED_PER_SAMPLE = 20
 """Number of queries whose operator costs are learned per sample, in rotation."""
 
-Running = Callable[[str | None, int], Sequence[Query]]
-
 
 class LoadWatch:
     """Recent load of classes, streams and operators; reading it never waits for the engine."""
@@ -31,18 +30,20 @@ class LoadWatch:
         self,
         metrics: MetricsCache,
         streams: StreamStore,
-        running: Running,
+        registry: QueryRegistry,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`running` returns up to a number of queries that the engine runs, after a given id."""
         self._metrics = metrics
         self._streams = streams
-        self._running = running
+        self._registry = registry
         self._clock = clock
         self._last_learned: str | None = None
         self._sampling_s = 0.0  # seconds that the last request for metrics took
         self.load = SlidingLoad()
         self.experience = CostHistory()
+        self.results = ResultRates(
+            self.load, self.experience, lambda name: registry.find(registry.id_of(name))
+        )
         self.looks = 0
         """Number of samples taken so far."""
 
@@ -65,26 +66,37 @@ class LoadWatch:
             self.load.forget()
             return
         # By the engine's clock: the metrics may be half a second old.
-        self.load.add(LoadSample(engine.uptime_ns / 1e9, engine, classes, self._arrivals()))
+        rows = {**self._arrivals(), **await self._results()}
+        self.load.add(LoadSample(engine.uptime_ns / 1e9, engine, classes, rows))
         await self._learn()
 
-    def rates(self, streams: frozenset[str]) -> dict[str, Arrivals]:
-        """Return the arrivals per second by stream; streams not observed for long enough are left out."""
-        found = {name: self.load.arrivals(name) for name in streams}
-        return {name: arrivals for name, arrivals in found.items() if arrivals is not None}
+    def rates(self, names: Iterable[str]) -> dict[str, Arrivals]:
+        """Return the rows per second by the name of a stream, or of a query whose results are read.
+
+        Streams not observed for long enough are left out, and queries that depend on them.
+        """
+        return self.results.rates(names)
 
     def _arrivals(self) -> dict[str, Arrivals]:
         counts = {name: self._streams.counts(name) for name in self._streams.names}
         return {name: Arrivals(count.rows, count.frames) for name, count in counts.items()}
 
+    async def _results(self) -> dict[str, Arrivals]:
+        """Return how many results the queries have given that others read."""
+        queries = self._registry.upstream()
+        stats = await self._metrics.of(query.id for query in queries)
+        counts = {query.name: stats[query.id].offset for query in queries if query.id in stats}
+        return {name: Arrivals(count, count) for name, count in counts.items()}
+
     async def _learn(self) -> None:
         """Learn the operator costs of some queries."""
-        queries = self._running(self._last_learned, _LEARNED_PER_SAMPLE)
+        queries = self._registry.select(self._last_learned, _LEARNED_PER_SAMPLE, placed=True)
         self._last_learned = queries[-1].id if len(queries) == _LEARNED_PER_SAMPLE else None
         stats = await self._metrics.of(query.id for query in queries)
         for query in queries:
-            rates = {name: one.rows for name, one in self.rates(query.streams).items() if one.rows}
+            read = query.streams | query.upstream.keys()
+            rates = {name: one.rows for name, one in self.rates(read).items() if one.rows}
             found = stats.get(query.id)
             plan = None if found is None or query.large else query.plan_of(found)
-            if found is not None and plan is not None and len(rates) == len(query.streams):
+            if found is not None and plan is not None and len(rates) == len(read):
                 self.experience.learn(plan, found.operators, rates)

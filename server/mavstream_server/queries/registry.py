@@ -94,6 +94,11 @@ class QueryRegistry:
         """Return the queries that have not ended and read the results of a query themselves."""
         return [self._queries[one] for one in sorted(self._readers.get(id_, ()))]
 
+    def upstream(self) -> list[Query]:
+        """Return the queries whose results are read by others, which have not ended."""
+        read = (self._queries.get(id_) for id_, readers in self._readers.items() if readers)
+        return [query for query in read if query is not None]
+
     def find(self, id_: str) -> Query | None:
         """Return a query by its id, or None."""
         return self._queries.get(id_)

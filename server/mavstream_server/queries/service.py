@@ -21,6 +21,7 @@ from mavstream_server.core.principal import ANYBODY, Principal
 from mavstream_server.core.settings import Settings
 from mavstream_server.engine.checkpoints.store import CheckpointStore
 from mavstream_server.engine.process.events import Need
+from mavstream_server.engine.process.messages import TableNeed
 from mavstream_server.ingest.stream_store import StreamStore
 from mavstream_server.optimizer.fairness import ClassFairness, fairness
 from mavstream_server.optimizer.service import Registered
@@ -55,7 +56,7 @@ from mavstream_server.queries.views.metrics import MetricsCache
 from mavstream_server.queries.views.queries import QueryViews
 from mavstream_server.results.service import ResultService
 from mavstream_server.supervisor.crash import Crash
-from mavstream_server.supervisor.engine_link import EngineLink, EngineRefused
+from mavstream_server.supervisor.engine_link import EngineLink, EngineRefused, EngineUnavailable
 from mavstream_server.tables.store import TableStore
 
 _log = logging.getLogger("mavstream.queries")
@@ -91,9 +92,7 @@ class QueryService:
         durability = Durability.of(settings)
         self.classes = ClassRegistry(catalog, registry)
         self.metrics = MetricsCache(link)
-        self.load = LoadWatch(
-            self.metrics, streams, lambda after, most: registry.select(after, most, placed=True)
-        )
+        self.load = LoadWatch(self.metrics, streams, registry)
         self.admission = AdmissionControl(self.load, self.priorities, registry.targets, admission)
         self.planner = QueryPlanner(shapes, schemas, self.priorities, self.classes.has, self.admission)
         self.trials = Trials(self.planner, settings.streams_directory, settings.tables_directory)
@@ -282,6 +281,12 @@ class QueryService:
     def table_users(self, table: str) -> list[str]:
         """Return the ids of the queries that join a stored table and have not ended."""
         return [query.id for query in self.registry.joining(table)]
+
+    async def table_need(self, table: str) -> TableNeed:
+        """Return what queries may still join with a table; raises EngineUnavailable until all of them run."""
+        if not self.placement.complete:
+            raise EngineUnavailable("not all queries run yet; try again soon")
+        return await self._link.table_need(table)
 
     # Changes
 

@@ -16,8 +16,9 @@ class TableJoins:
         self._streams = streams
 
     def newest_row(self, table: str) -> int:
-        """Return the last arrival time, in ns, of the streams that queries join with a table."""
-        streams = {stream for query in self._registry.joining(table) for stream in query.streams}
+        """Return the last arrival time, in ns, of the streams whose rows queries join with a table."""
+        origins = {one for query in self._registry.joining(table) for one in query.origins}
+        streams = origins.intersection(self._streams.names)
         return max((self._streams.last_arrival(name) for name in streams), default=0)
 
     def joined_by(self, table: str) -> set[tuple[str, ...]]:

@@ -17,7 +17,7 @@ from mavstream_server.columns.arrow import arrow_from_columns
 from mavstream_server.columns.column import Column, Ints
 from mavstream_server.columns.dictionary import Dictionary
 from mavstream_server.log import Cursor, Frame, GapError
-from mavstream_server.results.row_metadata import gather_rows
+from mavstream_server.results.row_metadata import gather_rows, with_metadata
 
 MOST_BYTES = 1 << 20
 
@@ -37,22 +37,33 @@ CHUNK_ROWS = {ResultFormat.ROWS: 500, ResultFormat.ARROW: 5_000}
 """The most rows of a chunk by format: encoding one blocks the event loop, for 1 us per row in JSON."""
 
 
+class Origin(NamedTuple):
+    """Which plan has answered a row, and since which start."""
+
+    epoch: int
+    revision: int
+    schema: Schema
+    """The schema of the plan's answers."""
+
+
 class ResultChunk(NamedTuple):
-    """Rows of one plan from offset `start` up to, not including, `stop`; at least one row."""
+    """Rows of one origin from offset `start` up to, not including, `stop`; at least one row."""
 
     start: int
     stop: int
-    epoch: int
-    revision: int
+    origin: Origin
+    schema: Schema
+    """The schema of the rows: that of the origin, with the columns of the metadata where it is wanted."""
     batch: pa.RecordBatch
 
 
 def read_chunk(
-    cursor: Cursor, schema: Schema, most_rows: int, most_bytes: int = MOST_BYTES
+    cursor: Cursor, most_rows: int, most_bytes: int = MOST_BYTES, *, metadata_of: str | None = None
 ) -> ResultChunk | None:
     """Read the next rows at a cursor, or None at the end of the log; raises GapError.
 
     The chunk ends where the epoch or the plan changes, and where it would exceed about `most_bytes` as JSON.
+    With `metadata_of`, which names the query in errors, rows have their metadata; raises Conflict then.
     """
     while spans := cursor.take(most_rows):
         rows = [span for span in spans if span[2] > span[1]]
@@ -60,11 +71,9 @@ def read_chunk(
             break
     else:
         return None
-    first = rows[0][0]
-    epoch, revision = first.producer, first.sequence
-    rows = rows[
-        : next((i for i, (one, *_) in enumerate(rows) if _answers(one) != _answers(first)), len(rows))
-    ]
+    origin = _origin(rows[0][0])
+    rows = rows[: next((i for i, (one, *_) in enumerate(rows) if _origin(one) != origin), len(rows))]
+    schema = origin.schema if metadata_of is None else with_metadata(origin.schema, metadata_of)
     start = rows[0][0].first_position + rows[0][1]
     columns = gather_rows(rows, schema)
     count = sum(stop - first for _, first, stop in rows)
@@ -73,12 +82,12 @@ def read_chunk(
         columns = {name: column.slice(0, fitting) for name, column in columns.items()}
     if start + fitting < cursor.position:
         cursor.seek(start + fitting)
-    return ResultChunk(start, start + fitting, epoch, revision, plain_batch(columns, schema))
+    return ResultChunk(start, start + fitting, origin, schema, plain_batch(columns, schema))
 
 
 def encode_chunk(chunk: ResultChunk, format_: ResultFormat) -> str | bytes:
     """Return the message with the rows of a chunk: text for JSON, binary for Arrow."""
-    start, stop, epoch, _, batch = chunk
+    start, stop, (epoch, *_), _, batch = chunk
     if format_ is ResultFormat.ARROW:
         header = RowsHeader(offset=start, epoch=epoch, count=stop - start)
         return seal(header.model_dump_json().encode(), encode_message(batch))
@@ -87,15 +96,14 @@ def encode_chunk(chunk: ResultChunk, format_: ResultFormat) -> str | bytes:
     return b"".join((head, encode_rows(batch), b"}")).decode()
 
 
-def _answers(frame: Frame) -> tuple[int, int]:
-    """Return the epoch and the revision of the plan that has answered the rows of a frame."""
-    return frame.producer, frame.sequence
+def _origin(frame: Frame) -> Origin:
+    return Origin(frame.producer, frame.sequence, frame.segment.layout.schema)
 
 
-def origin_of_row(cursor: Cursor) -> tuple[int, int] | None:
-    """Return the epoch and the revision of the row at a cursor; None if it was removed or is not written."""
+def origin_of_row(cursor: Cursor) -> Origin | None:
+    """Return the origin of the row at a cursor; None if it was removed or is not written."""
     try:
-        return next((_answers(frame) for frame, start, stop in cursor.take(1) if stop > start), None)
+        return next((_origin(frame) for frame, start, stop in cursor.take(1) if stop > start), None)
     except GapError:
         return None
 

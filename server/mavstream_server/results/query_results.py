@@ -16,6 +16,7 @@ from mavstream_server.core.errors import ServiceError
 from mavstream_server.log import Cursor, LogMissingError, LogReader
 from mavstream_server.results.encoding import (
     CHUNK_ROWS,
+    Origin,
     ResultChunk,
     ResultFormat,
     encode_chunk,
@@ -86,11 +87,11 @@ class ResultCounters:
 class EncodedChunk:
     """A chunk encoded as a message, ready to be sent to any number of subscribers."""
 
-    __slots__ = ("epoch", "message", "revision", "start", "stop")
+    __slots__ = ("message", "origin", "start", "stop")
 
-    def __init__(self, portion: ResultChunk, format_: ResultFormat) -> None:
-        self.start, self.stop, self.epoch, self.revision, _ = portion
-        self.message = encode_chunk(portion, format_)
+    def __init__(self, chunk: ResultChunk, format_: ResultFormat) -> None:
+        self.start, self.stop, self.origin, *_ = chunk
+        self.message = encode_chunk(chunk, format_)
 
 
 class ChunkCache:
@@ -190,17 +191,23 @@ class QueryResults:
             )
         return after + 1
 
-    def origin_before(self, position: int) -> tuple[int, int]:
-        """Return epoch and revision of the row before a position or, without one, of the row at it."""
+    @property
+    def origin(self) -> Origin:
+        """The origin of the results to come."""
+        query = self.query
+        return Origin(query.epoch, query.revision, query.schema)
+
+    def origin_before(self, position: int) -> Origin:
+        """Return the origin of the row before a position or, without one, of the row at it."""
         reader = self.reader
         if reader is None:
-            return self.query.epoch, self.query.revision
+            return self.origin
         for row in (position - 1, position):
             if reader.begin <= row < reader.end:
                 origin = origin_of_row(reader.cursor(row))
                 if origin is not None:
                     return origin
-        return self.query.epoch, self.query.revision
+        return self.origin
 
     def encoded(self, position: int, format_: ResultFormat) -> EncodedChunk | None:
         """Return the encoded chunk at a position, or None at the end; raises GapError."""
@@ -225,8 +232,8 @@ class QueryResults:
         self._counters.encodings += 1
         return EncodedChunk(chunk, format_)
 
-    def read(self, position: int, most_rows: int, schema: Schema | None = None) -> ResultChunk | None:
-        """Read rows at a position, with metadata if the schema has it; None at the end. Raises GapError."""
+    def read(self, position: int, most_rows: int, *, metadata_of: str | None = None) -> ResultChunk | None:
+        """Read rows at a position as `read_chunk` does; None at the end. Raises GapError, Conflict."""
         reader = self.reader
         if self._synced is not None:
             most_rows = min(most_rows, self.readable_end - position)
@@ -234,7 +241,7 @@ class QueryResults:
             return None
         cursor = self._cursors.pop(position, None) or reader.cursor(position)
         try:
-            chunk = read_chunk(cursor, schema or self.query.schema, most_rows)
+            chunk = read_chunk(cursor, most_rows, metadata_of=metadata_of)
             if chunk is not None:
                 self._read = max(self._read, chunk.stop)
             return chunk

@@ -194,19 +194,18 @@ class ResultService:
         Without `after` it starts with the oldest retained result. With `metadata` rows have it as columns.
         Raises OffsetAhead, Conflict.
         """
-        results, schema = self.of(query), query.schema
-        if metadata:
-            schema = with_metadata(schema, f"query '{query.id}'")
+        results, metadata_of = self.of(query), f"query '{query.id}'" if metadata else None
         # Before the end is looked up: what a query has answered when it ended, does not grow.
         complete = query.final is not None
         position = results.position_after(after)
         batches: list[pa.RecordBatch] = []
         gap: tuple[int, int] | None = None
         cause: GapCause | None = None
-        origin, room, left = (query.epoch, query.revision), _PULL_BYTES, min(limit, MOST_PULLED)
+        origin, room, left = results.origin, _PULL_BYTES, min(limit, MOST_PULLED)
+        schema = origin.schema if metadata_of is None else with_metadata(origin.schema, metadata_of)
         while left > 0 and room > 0:
             try:
-                chunk = results.read(position, left, schema)
+                chunk = results.read(position, left, metadata_of=metadata_of)
             except GapError as missing:
                 if batches:
                     break  # reported by the next pull
@@ -215,15 +214,16 @@ class ResultService:
                 cause = missing.cause if cause is not GapCause.DAMAGE else cause
                 self.count_gap(missing.stop - missing.start)
                 continue
-            if chunk is None or (batches and (chunk.epoch, chunk.revision) != origin):
+            if chunk is None or (batches and chunk.origin != origin):
                 break
             batches.append(chunk.batch)
-            position, origin = chunk.stop, (chunk.epoch, chunk.revision)
+            position, origin, schema = chunk.stop, chunk.origin, chunk.schema
             left -= chunk.stop - chunk.start
             room -= chunk.batch.nbytes
         self.counters.rows += sum(batch.num_rows for batch in batches)
         end = results.readable_end
-        return Pulled(schema, batches, position - 1, *origin, end, complete, gap, cause)
+        epoch, revision, _ = origin
+        return Pulled(schema, batches, position - 1, epoch, revision, end, complete, gap, cause)
 
     def count_gap(self, rows: int) -> None:
         """Count a gap that is reported to a reader."""

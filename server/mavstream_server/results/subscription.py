@@ -7,6 +7,7 @@ from types import TracebackType
 from pydantic import BaseModel
 
 from mavstream_protocol.errors import MavstreamError
+from mavstream_protocol.schema import Schema
 from mavstream_protocol.streams import field_specs
 from mavstream_protocol.wire.resources import ActualState
 from mavstream_protocol.wire.results import Closed, Gap, GapReason, OnLag, Opened, Replaced
@@ -54,9 +55,8 @@ class Subscription:
             results.end if latest else results.position_after(None if after is None else int(after))
         )
         """The offset of the next row."""
-        query = results.query
-        self.epoch, self.revision = (
-            (query.epoch, query.revision) if latest else results.origin_before(self.position)
+        self.epoch, self.revision, self._schema = (
+            results.origin if latest else results.origin_before(self.position)
         )
         """The last epoch and revision that the subscriber was told of."""
         self._opened = False
@@ -108,25 +108,25 @@ class Subscription:
             if epoch > self.epoch > 0:
                 return self._restarted(epoch)
             if revision > self.revision:
-                return self._replaced(revision)
+                return self._replaced(revision, query.schema)
             self.epoch = epoch  # the query had not started when this was opened
             return None if final is None else self._closing(final, query.reason or "")
-        if chunk.epoch > self.epoch > 0:
-            return self._restarted(chunk.epoch)
-        if chunk.revision > self.revision:
-            return self._replaced(chunk.revision)
-        self.position, self.epoch = chunk.stop, chunk.epoch
+        epoch, revision, schema = chunk.origin
+        if epoch > self.epoch > 0:
+            return self._restarted(epoch)
+        if revision > self.revision:
+            return self._replaced(revision, schema)
+        self.position, self.epoch = chunk.stop, epoch
         self._service.counters.rows += chunk.stop - chunk.start
         return chunk.message
 
     def _opening(self) -> str:
-        query = self._results.query
-        fields = field_specs(query.schema)
-        return _text(Opened(query=query.id, fields=fields, next=self.position, epoch=self.epoch))
+        fields, id_ = field_specs(self._schema), self._results.query.id
+        return _text(Opened(query=id_, fields=fields, next=self.position, epoch=self.epoch))
 
-    def _replaced(self, revision: int) -> str:
+    def _replaced(self, revision: int, schema: Schema) -> str:
         self.revision = revision
-        fields = field_specs(self._results.query.schema)
+        fields = field_specs(schema)
         return _text(Replaced(offset=self.position, epoch=self.epoch, revision=revision, fields=fields))
 
     def _restarted(self, epoch: int) -> str:
@@ -161,7 +161,7 @@ class Subscription:
         return self._gap(gap, GapReason.DAMAGE, detail)
 
     def _gap(self, gap: GapError, reason: GapReason, detail: str) -> str:
-        self.position, (self.epoch, _) = gap.stop, self._results.origin_before(gap.stop)
+        self.position, self.epoch = gap.stop, self._results.origin_before(gap.stop).epoch
         return _text(Gap(start=gap.start, stop=gap.stop, epoch=self.epoch, reason=reason, detail=detail))
 
     def _closing(self, state: ActualState, detail: str) -> str:

@@ -126,7 +126,7 @@ class OperatorSpec:
     name: str
     kind: str
     inputs: tuple[str, ...]
-    """Operators of the same query, or streams."""
+    """Operators of the same query, streams, or the answers of another query: see `answers_of`."""
     cost: float
     """Nanoseconds per input tuple."""
     setup: float = 0.0
@@ -145,9 +145,24 @@ class OperatorSpec:
     """For a join: partners are at most this many nanoseconds apart; None without a limit."""
 
 
+READING = "results"
+"""Kind of the operators that read the answers of another query; no other kind may."""
+_ANSWERS = "query:"
+
+
+def answers_of(id_: str) -> str:
+    """Return the name under which operators of kind `results` read the answers of a query."""
+    return _ANSWERS + id_
+
+
+def read_query(name: str) -> str | None:
+    """Return the id of the query whose answers an input stands for, or None."""
+    return name.removeprefix(_ANSWERS) if name.startswith(_ANSWERS) else None
+
+
 @dataclass(frozen=True, slots=True)
 class QuerySpec:
-    """A query: operators bottom-up, the last of them the output."""
+    """A query: operators bottom-up, the last of them the output. It comes after the queries that it reads."""
 
     id: str
     class_name: str

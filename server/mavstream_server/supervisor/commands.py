@@ -136,11 +136,11 @@ class EngineCommands(ABC):
         assert isinstance(reply, ClassMetricsReply)
         return reply.classes
 
-    async def table_need(self, table: str) -> int | None:
-        """Return the lowest arrival time (ns) of the rows that are still to join a table, or None."""
+    async def table_need(self, table: str) -> TableNeed:
+        """Return what queries have read or will read that is still to join a table."""
         need = await self.call(GetTableNeed(table))
         assert isinstance(need, TableNeed)
-        return need.arrival
+        return need
 
     async def engine_metrics(self) -> EngineMetrics:
         """Return the metrics of the engine itself."""

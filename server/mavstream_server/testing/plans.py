@@ -38,8 +38,14 @@ class PlanRun:
         return self.answers()
 
     def answers(self) -> list[Row]:
-        """Return the answers so far."""
-        return [row for batch in self.sink.batches for row in to_rows(batch, self.schema)]
+        """Return the answers so far, each with the columns of the plan that gave it."""
+        rows: list[Row] = []
+        schema, changes = self.schema, list(self.sink.changes)
+        for batch in self.sink.batches:
+            while changes and changes[0][0] <= len(rows):
+                schema = changes.pop(0)[1]
+            rows += to_rows(batch, schema)
+        return rows
 
 
 def run_plan(

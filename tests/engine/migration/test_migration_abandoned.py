@@ -196,7 +196,7 @@ def test_policies_classes_and_snapshots_work_during_a_migration(
     run = warming(readings)
     run.engine.switch(policy)
     run.engine.set_class("urgent", 9)
-    run.engine.reclass("q", "urgent")
+    run.engine.changes.reclass("q", "urgent")
     saved = run.engine.snapshot("q")
     offset = run.sink.offset
     readings.rows(*rows(5, 25))

@@ -76,7 +76,7 @@ def migrated(
             if random.random() < 0.1:
                 made.engine.switch(random.choice(sorted(POLICIES)))
             elif random.random() < 0.1:
-                made.engine.reclass(query.id, random.choice(("default", "other")))
+                made.engine.changes.reclass(query.id, random.choice(("default", "other")))
         if not made.engine.step():
             break
         check(query)

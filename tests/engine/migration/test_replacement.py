@@ -47,6 +47,10 @@ PAIRS: dict[str, tuple[Nodes, Nodes]] = {
         {**IN, "p": PROJECTED, "out": select("p", "x % 2 = 0")},
         {**IN, "p": PROJECTED, "out": select("p", "x % 3 = 0")},
     ),
+    "other columns": (
+        {**IN, "out": select("in", "x % 2 = 0")},
+        {**IN, "p": PROJECTED, "out": select("p", "x % 3 = 0")},
+    ),
     "other windows": (
         {**IN, "out": counting("in")},
         {**IN, "even": select("in", "x % 2 = 0"), "out": counting("even", windowed("4s"))},
@@ -168,9 +172,9 @@ def test_rows_of_windows_that_are_dropped_are_counted(stream: MakeStream) -> Non
 def test_a_replacement_is_refused_or_given_up_and_the_query_goes_on(stream: MakeStream) -> None:
     readings = readings_of(stream)
     run = run_plan({**IN, "out": select("in", "x > 0")}, "out", [readings])
-    other = {**IN, "p": PROJECTED, "out": select("p", "x > 0")}
+    other = {"source": IN["in"], "out": select("source", "x > 0")}
     failures: list[str | None] = []
-    with pytest.raises(MigrationRefused, match="same columns and types"):
+    with pytest.raises(MigrationRefused, match="same sources, by name"):
         run.engine.replace("q", typed(other, "out", readings), 1, failures.append)
     readings.rows(*rows(0, 5))
     run.engine.step()

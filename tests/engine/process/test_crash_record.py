@@ -88,7 +88,7 @@ def test_a_query_that_may_not_share_runs_apart(stream: MakeStream, clock: Manual
     others = [bench.start(name, hot()) for name in ("a", "b")]
     bench.feed(1, 10)
     assert shares(*others)
-    bench.engine.reclass("apart", "urgent")
+    bench.engine.changes.reclass("apart", "urgent")
     bench.feed(11)
     assert not shares(apart)
     assert len(apart.answers()) == len(others[0].answers())

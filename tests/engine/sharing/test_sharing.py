@@ -251,13 +251,13 @@ def test_rows_in_a_shared_pipeline_hold_the_table_versions_that_they_need(
     ]
     joining.feed(1, 10)
     assert shares(*runs)
-    assert oldest_arrival(joining.engine.queries.values(), "rooms") is None
+    assert oldest_arrival(joining.engine.queries.values()) is None
     arrived = joining.clock.now()
     joining.readings.rows((11_000, 11))
     joining.clock.advance(seconds=1)
     joining.engine.intake.look(arrived)
     assert joining.engine.intake.serve(arrived, idle=True)
-    assert oldest_arrival(joining.engine.queries.values(), "rooms") == arrived
+    assert oldest_arrival(joining.engine.queries.values()) == arrived
     joining.engine.run()
     assert [run.answers() for run in runs] == [[(1,)], [(2,)]]
 

@@ -33,10 +33,10 @@ def test_classes_share_only_if_configured(readings: ScriptedStream, clock: Manua
     runs = [bench.start("a", hot()), bench.start("b", hot(), class_name="high")]
     bench.feed(*range(20))
     assert not bench.pipelines
-    bench.engine.reclass("b", "default")
+    bench.engine.changes.reclass("b", "default")
     bench.settle()
     assert shares(*runs)
-    bench.engine.reclass("b", "high")
+    bench.engine.changes.reclass("b", "high")
     bench.settle()
     assert not bench.pipelines
     bench.feed(20)
@@ -63,11 +63,11 @@ def test_a_pipeline_shared_by_classes_is_charged_to_the_highest(
 
 def test_a_shared_pipeline_has_the_largest_weight_of_its_members(bench: Bench) -> None:
     runs = [bench.start(id_, hot()) for id_ in "abc"]
-    bench.engine.weigh("a", 3)
+    bench.engine.changes.weigh("a", 3)
     bench.feed(1, 10)
     assert shares(*runs)
     assert bench.pipeline().weight == 3
-    bench.engine.weigh("b", 5)
+    bench.engine.changes.weigh("b", 5)
     assert bench.pipeline().weight == 5
     bench.engine.stop("b")
     bench.feed(11)

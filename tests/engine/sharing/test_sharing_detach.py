@@ -161,11 +161,11 @@ def test_a_snapshot_of_a_member_continues_in_another_engine(bench: Bench) -> Non
 
 def test_a_query_that_sheds_rows_does_not_share(bench: Bench) -> None:
     bench.start("a", counts())
-    bench.engine.shed("a", 0.5)
+    bench.engine.changes.shed("a", 0.5)
     bench.start("b", counts())
     bench.feed(*range(20))
     assert not bench.pipelines
-    bench.engine.shed("a", 0)
+    bench.engine.changes.shed("a", 0)
     bench.feed(20)
     assert not bench.pipelines, "rows may be missing in its windows"
 
@@ -174,10 +174,10 @@ def test_shedding_intervals_of_a_query_are_reported_while_it_shares_and_afterwar
     shedding, other = bench.start("a", hot()), bench.start("b", hot())
     bench.feed(1)
     assert shares(shedding, other)
-    bench.engine.shed("a", 0.5)
+    bench.engine.changes.shed("a", 0.5)
     bench.feed(*range(20))
     assert not bench.pipelines
-    bench.engine.shed("a", 0)
+    bench.engine.changes.shed("a", 0)
     bench.feed(20)
     assert shares(shedding, other)
     intervals, counters = shedding.query.shedding_intervals, shedding.query.counters

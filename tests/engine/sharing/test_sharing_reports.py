@@ -87,9 +87,9 @@ def test_shed_rows_stay_in_the_report_of_a_query_that_shares_again(
 ) -> None:
     bench = Bench(readings, clock)
     run = members(bench, hot())[0]
-    bench.engine.shed("q0", 0.5)
+    bench.engine.changes.shed("q0", 0.5)
     bench.feed(*range(12, 40))
-    bench.engine.shed("q0", 0)
+    bench.engine.changes.shed("q0", 0)
     bench.feed(40, 41)
     assert run.query.shared
     shed = query_metrics(run.query, 1).counters["in"]["shed"]

@@ -58,7 +58,7 @@ class TablePrinter(Printer):
     def show(self, result: SqlResult) -> None:
         """Print a table, a tree or a sentence."""
         if result.kind == "rows":
-            show_table(result.columns, result.rows)
+            show_table(result.columns, result.rows, exact=True)
         elif result.kind == "explained":
             _note(explanation(result))
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Annotated
 
@@ -19,6 +20,7 @@ from mavstream_server.core.clock import SystemClock
 from mavstream_server.core.errors import Conflict, NotReady
 from mavstream_server.core.principal import Principal
 from mavstream_server.engine.slices.trace import RecordedSlices
+from mavstream_server.queries.views.chain import reading
 from mavstream_server.supervisor.engine_link import EngineRefused, EngineUnavailable
 
 router = APIRouter(prefix="/v1/scheduler", tags=["scheduling"])
@@ -81,7 +83,8 @@ async def trace_scheduler(request: Request, parts: Parts, seconds: Seconds = 2.0
         started = _CLOCK.now()
         recorded, ended = await _record(parts, request, seconds)
     # In a thread: encoding thousands of slices takes a while, and producers wait for their acks.
-    answer = await asyncio.to_thread(_trace_json, recorded, policy, started, ended)
+    reads = reading({one.query for one in recorded.slices}, parts.queries.registry)
+    answer = await asyncio.to_thread(_trace_json, recorded, policy, started, ended, reads)
     return Response(answer, media_type="application/json")
 
 
@@ -144,7 +147,13 @@ async def _disconnected(request: Request) -> None:
         pass
 
 
-def _trace_json(recorded: RecordedSlices, policy: str, started: int, ended: int) -> str:
+def _trace_json(
+    recorded: RecordedSlices,
+    policy: str,
+    started: int,
+    ended: int,
+    reads: Mapping[str, Sequence[str]],
+) -> str:
     """Return a trace as JSON; times have a resolution of one microsecond."""
     # The engine records until it receives the command to end, so the last slices may exceed `ended`.
     last = max((one.start + one.elapsed for one in recorded.slices[-1:]), default=ended)
@@ -167,5 +176,6 @@ def _trace_json(recorded: RecordedSlices, policy: str, started: int, ended: int)
         "policy": policy,
         "slices": slices,
         "left_out": recorded.left_out,
+        "reads": reads,
     }
     return SchedulerTrace.model_validate(trace).model_dump_json()

@@ -18,7 +18,7 @@ class Cut(NamedTuple):
     offset: int
     """The offset of the next result row."""
     oldest_arrival: int | None
-    """The lowest arrival time (ns) of the rows that were read and may still join a stored table."""
+    """The lowest arrival time (ns) of the rows in the query: it, or one above it, may join stored tables."""
     paused: bool
     plan_version: int
     progress: str
@@ -33,8 +33,6 @@ def cut(query: RunningQuery) -> Cut:
     for stream, source in sources if running else ():
         position = source.cursor.position
         positions[stream] = min(position, positions.get(stream, position))
-    tables = query.request.plan.tables
-    arrivals = [oldest_arrival((query,), table) for table in tables]
     offset, version = query.output.sink.offset, query.migrations.version
     progress = (
         tuple((source.cursor.position, source.frontier) for _, source in sources),
@@ -44,8 +42,7 @@ def cut(query: RunningQuery) -> Cut:
         running,
         version,
     )
-    oldest = min((arrival for arrival in arrivals if arrival is not None), default=None)
-    return Cut(positions, offset, oldest, not running, version, repr(progress))
+    return Cut(positions, offset, oldest_arrival((query,)), not running, version, repr(progress))
 
 
 def _sources(query: RunningQuery) -> list[tuple[str, Source]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -91,15 +91,14 @@ class CheckpointRecords(dict[str, CheckpointRecord]):
                         lowest[stream] = position, id_
         return lowest
 
-    def oldest_arrival(self, table: str, engine: Engine) -> int | None:
-        """Return the lowest arrival time of the rows in kept checkpoints that may still join a table."""
+    def oldest_arrival(self, ids: Collection[str]) -> int | None:
+        """Return the lowest arrival time (ns) of the rows in the kept checkpoints of queries."""
         found = [
             kept.oldest_arrival
-            for id_, record in self.items()
+            for id_ in ids
+            if (record := self.get(id_)) is not None
             for kept in record.kept
             if kept.oldest_arrival is not None
-            and (query := engine.queries.get(id_)) is not None
-            and table in query.request.plan.tables
         ]
         return min(found, default=None)
 

@@ -143,6 +143,7 @@ class Migrations:
         make = self._make(exchange.plan, query.request.options)
         try:
             self._rearrange(query, partial(exchange.begin, make, partial(self._task, query)))
+            query.output.change(exchange.plan.schema)
         except Exception as error:
             self.drop(query, f"the new operators could not be made: {error}")
             return
@@ -237,6 +238,12 @@ class Migrations:
 def check(query: RunningQuery, plan: TypedPlan) -> None:
     """Raise MigrationRefused or IllegalMove if a query cannot get a plan, regardless of operator state."""
     check_replacement(query, plan)
+    running = query.request.plan
+    if plan.schema != running.schema:
+        raise MigrationRefused(
+            f"query {query.id!r} answers {', '.join(running.schema.names)}, the new plan "
+            f"{', '.join(plan.schema.names)}; give a plan with the same columns and types"
+        )
     if needs_of(query.request.plan) != needs_of(plan):
         raise MigrationRefused(
             f"query {query.id!r} and its new plan do not depend on order alike, so they cannot give the same "
@@ -249,11 +256,6 @@ def check_replacement(query: RunningQuery, plan: TypedPlan) -> None:
     running, name = query.request.plan, f"query {query.id!r}"
     if query.state is not QueryState.RUNNING:
         raise IllegalMove(f"{name} is {query.state.value}; its plan can be swapped while it is running")
-    if plan.schema != running.schema:
-        raise MigrationRefused(
-            f"{name} answers {', '.join(running.schema.names)}, the new plan {', '.join(plan.schema.names)}; "
-            "give a plan with the same columns and types"
-        )
     before, after = ({node.name: node.stream for node in p.sources} for p in (running, plan))
     if before != after or running.tables != plan.tables:
         raise MigrationRefused(

@@ -51,20 +51,19 @@ from mavstream_server.engine.process.messages import (
     StartTrace,
     StopQuery,
     SwitchPolicy,
-    TableNeed,
     TakeTrace,
     Value,
     WeighQuery,
 )
 from mavstream_server.engine.process.replacements import Replacements
 from mavstream_server.engine.process.result_logs import ResultLogs
+from mavstream_server.engine.process.table_need import table_need
 from mavstream_server.engine.query import RunningQuery
 from mavstream_server.engine.reporting import (
     class_metrics,
     consumer_lags,
     engine_metrics,
     needed_positions,
-    oldest_arrival,
     query_metrics,
     target_metrics,
 )
@@ -188,7 +187,7 @@ class HostedEngine:
             case GetClassMetrics():
                 return class_metrics(engine)
             case GetTableNeed(table):
-                return TableNeed(self._oldest_arrival(table))
+                return table_need(engine, self.checkpointer.records, table)
             case AttachStream(name, path):
                 if name not in engine.intake.readers:
                     engine.attach(name, LogReader(path, _CACHE_BYTES, self._damaged))
@@ -214,18 +213,18 @@ class HostedEngine:
                 engine.resume(id_)
                 self._record_command(id_)
             case ChangeClass(id_, class_name):
-                engine.reclass(id_, class_name)
+                engine.changes.reclass(id_, class_name)
             case SetStopTime(id_, stop_at):
-                engine.stop_at(id_, stop_at)
+                engine.changes.stop_at(id_, stop_at)
                 self._record_command(id_)
             case SetTargets(id_, latency_target_us, utility):
-                engine.aim_at(id_, latency_target_us, utility)
+                engine.changes.aim_at(id_, latency_target_us, utility)
                 if any(source.shedder is not None for source in engine.queries[id_].network.sources):
                     self._record_command(id_)
             case WeighQuery(id_, weight):
-                engine.weigh(id_, weight)
+                engine.changes.weigh(id_, weight)
             case ShedRows(id_, share):
-                engine.shed(id_, share)
+                engine.changes.shed(id_, share)
                 self._record_command(id_)
             case MigratePlan(id_, plan, version, plan_json, limit_us):
                 engine.migrate(id_, plan, version, MIGRATION_LIMIT if limit_us is None else limit_us)
@@ -305,14 +304,6 @@ class HostedEngine:
             checkpoint=self.checkpointer.records.metrics(query.id, self.engine),
             lags=consumer_lags(query, self.engine.clock.now()),
         )
-
-    def _oldest_arrival(self, table: str) -> int | None:
-        """Return the lowest arrival time of the rows that may still join a table, after a recovery, too."""
-        found = (
-            oldest_arrival(self.engine.queries.values(), table),
-            self.checkpointer.records.oldest_arrival(table, self.engine),
-        )
-        return min((arrival for arrival in found if arrival is not None), default=None)
 
     def _forget(self, id_: str) -> None:
         if id_ in self.engine.queries:

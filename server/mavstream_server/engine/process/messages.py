@@ -272,7 +272,7 @@ class GetClassMetrics:
 
 @dataclass(frozen=True, slots=True)
 class GetTableNeed:
-    """Get the oldest row that was read and is still to join a table. Done(TableNeed)."""
+    """Get what was read and is still to join a table. Done(TableNeed)."""
 
     table: str
 
@@ -332,6 +332,8 @@ class TableNeed:
 
     arrival: int | None
     """The lowest arrival time of the rows that were read and not joined yet; None if there are none."""
+    unread: dict[str, int]
+    """The offsets of the first results that may still be joined, by the id of the query that gave them."""
 
 
 Value = (

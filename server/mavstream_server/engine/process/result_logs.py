@@ -6,10 +6,12 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
+from mavstream_protocol.schema import Schema
 from mavstream_server.core.damage import DamageListener, log_damage
 from mavstream_server.engine.process.messages import StartQuery
 from mavstream_server.engine.sinks import ResultLogSink
-from mavstream_server.log.format.description import LogDescription
+from mavstream_server.log.errors import LogMissingError
+from mavstream_server.log.format.description import LogDescription, load_description
 from mavstream_server.log.options import result_log_options
 from mavstream_server.log.result_reader import ResultReader
 from mavstream_server.log.retention import Retention
@@ -54,8 +56,7 @@ class ResultLogs:
     def open(self, command: StartQuery) -> ResultLogSink:
         """Open or create the result log of a query; no other writer may have it open."""
         id_, schema = command.id, command.plan.schema
-        writer = LogWriter(self._folder / id_, LogDescription(schema), self._options)
-        self._writers[id_] = writer
+        writer = self._writers[id_] = self._opened(self._folder / id_, schema)
         for damage in writer.damage:
             self._on_damage(damage)
 
@@ -65,6 +66,20 @@ class ResultLogs:
             self.appended(id_)
 
         return ResultLogSink(writer, schema.names, command.epoch, command.revision, appended)
+
+    def _opened(self, path: Path, schema: Schema) -> LogWriter:
+        """Open or create a log for rows of a schema, which those that it has need not have."""
+        try:
+            described = load_description(path)
+        except LogMissingError:
+            described = LogDescription(schema)
+        writer = LogWriter(path, described, self._options)
+        try:
+            writer.change_schema(schema)
+        except BaseException:
+            writer.close()
+            raise
+        return writer
 
     def reader(self, id_: str) -> ResultReader:
         """Return a reader of a log, which must be there; one that is not being written is repaired first."""

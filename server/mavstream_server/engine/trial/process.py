@@ -14,6 +14,7 @@ from mavstream_protocol.errors import MavstreamError
 from mavstream_protocol.schema import Schema
 from mavstream_protocol.streams import field_specs
 from mavstream_protocol.tuples import rows_of
+from mavstream_protocol.typed_plan import TypedSource
 from mavstream_protocol.wire.trials import TrialResult
 from mavstream_server.columns.arrow import arrow_from_columns
 from mavstream_server.columns.batch import Batch
@@ -23,6 +24,7 @@ from mavstream_server.engine.query import RunningQuery
 from mavstream_server.engine.query_request import QueryRequest
 from mavstream_server.engine.states import QueryState
 from mavstream_server.engine.trial.job import FAILED, TrialJob
+from mavstream_server.log.format.description import LogDescription
 from mavstream_server.log.reader import LogReader
 from mavstream_server.tables.stored import OpenTables
 
@@ -46,6 +48,9 @@ class _FirstAnswers:
             self.batches.append(batch)
         self.offset += batch.size
 
+    def change(self, schema: Schema) -> None:
+        """Take answers of another schema, which a trial never has."""
+
     def restart(self, offset: int) -> None:
         """Continue at an offset, which a trial never does."""
         self.offset = offset
@@ -56,8 +61,9 @@ def run(job: TrialJob) -> TrialResult:
     started = time.monotonic()
     engine = Engine(SystemClock(), tables=OpenTables(job.tables))
     positions, ends = {}, {}
-    for name in {source.stream for source in job.plan.sources}:
-        reader = LogReader(job.streams / name)
+    for source in {source.stream: source for source in job.plan.sources}.values():
+        name, reader = source.stream, LogReader(job.streams / source.stream)
+        _check(source, reader.description)
         engine.attach(name, reader)
         ends[name] = reader.end
         positions[name] = max(reader.begin, reader.end - job.rows)
@@ -75,6 +81,15 @@ def run(job: TrialJob) -> TrialResult:
         complete=_at_end(query, ends),
         seconds=time.monotonic() - started,
     )
+
+
+def _check(source: TypedSource, found: LogDescription) -> None:
+    """Refuse a stream that was removed and created again since the query was planned."""
+    planned = source.schema.fields
+    if found.schema.fields[: len(planned)] != planned or found.event_time != source.event_time:
+        raise MavstreamError(
+            f"stream {source.stream!r} has got another schema since the query was planned; try it again"
+        )
 
 
 def _process(engine: Engine, query: RunningQuery, ends: Mapping[str, int], seconds: float) -> None:

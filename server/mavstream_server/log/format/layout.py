@@ -119,6 +119,7 @@ class Layout:
     def __init__(self, description: LogDescription, width: int | None = None) -> None:
         """The frames have the first `width` fields of the log, by default all."""
         schema = Schema(description.schema.fields[:width])
+        self.schema = schema
         self.fields = schema.fields
         self.names = schema.names
         self.width = len(self.fields)

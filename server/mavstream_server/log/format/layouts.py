@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from mavstream_protocol.schema import Schema
 from mavstream_server.log.format.description import LogDescription
 from mavstream_server.log.format.layout import Layout
+
+_NEVER = 1 << 62
+"""A serial number that no segment reaches."""
 
 
 class Layouts:
@@ -11,20 +15,28 @@ class Layouts:
 
     def __init__(self, description: LogDescription) -> None:
         self.description = description
-        self._by_width: dict[int, Layout] = {}
+        self._known: dict[tuple[Schema, int], Layout] = {}
 
     def of(self, serial: int) -> Layout:
         """Return the layout of a segment."""
-        width = self.description.width_of(serial)
-        layout = self._by_width.get(width)
+        description = self.description.at(serial)
+        key = description.schema, description.width_of(serial)
+        layout = self._known.get(key)
         if layout is None:
-            layout = self._by_width[width] = Layout(self.description, width)
+            layout = self._known[key] = Layout(description, key[1])
         return layout
 
+    @property
+    def newest(self) -> Layout:
+        """The layout of the segments to come."""
+        return self.of(_NEVER)
+
     def update(self, description: LogDescription) -> None:
-        """Use a description with more fields; frames that do not have them read them as nulls."""
+        """Use a description with more fields, which frames without them read as nulls, or another schema."""
         if description == self.description:
             return
-        self.description = description
-        for layout in self._by_width.values():
+        known, same = self._known, description.earlier == self.description.earlier
+        self.description, self._known = description, {}
+        for (_, width), layout in known.items() if same else ():
             layout.add_absent(description)
+            self._known[description.schema, width] = layout

@@ -32,9 +32,9 @@ class SegmentEncoder:
             self.layout, self.coder = layout, SegmentCoder(layout)
 
     @property
-    def lacks_fields(self) -> bool:
-        """Whether the log has fields that the segment does not have."""
-        return self.layout.width < len(self._layouts.description.schema)
+    def outdated(self) -> bool:
+        """Whether the log has got other fields since the segment was begun."""
+        return self.layout is not self._layouts.newest
 
     def full_of_texts(self, options: LogOptions) -> bool:
         """Return whether the segment has as many texts as it should."""

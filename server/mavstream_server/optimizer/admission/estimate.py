@@ -19,7 +19,7 @@ from mavstream_protocol.admission import (
 )
 from mavstream_protocol.qos import LatencyTarget, MemoryTarget, QosSpec, ThroughputTarget
 from mavstream_server.optimizer.admission.cost_history import Demand
-from mavstream_server.optimizer.admission.occupancy import Occupancy
+from mavstream_server.optimizer.admission.occupancy import Occupancy, Response
 from mavstream_server.optimizer.admission.queueing import percentile
 from mavstream_server.optimizer.target_index import TargetIndex, allowed_ms, statistic_ms
 
@@ -38,6 +38,8 @@ class Candidate:
     demand: Demand
     silent: Sequence[str] = ()
     """Streams of the query without current arrivals, for which no estimate is possible."""
+    stages: Sequence[str] = ()
+    """The classes of the queries whose results it reads, in the order in which rows pass them."""
 
 
 def estimate(
@@ -99,17 +101,30 @@ class _Estimator:
         )
 
     def _expected_ms(self, target: LatencyTarget) -> float:
-        """Return the latency of the query's class in ms, scaled by the expected growth of its queues."""
+        """Return the latency of the query's class in ms, scaled by the expected growth of its queues.
+
+        Rows wait once more in each query that they pass before.
+        """
         name, after, demand = self._new.class_name, self._response, self._new.demand
         load = self._after.classes[name]
         longer = demand.work / demand.turns - load.busy / load.turns if demand.turns else 0.0
+        before = sum(response.mean for _, response in self._before_it())
+        longer = max(longer, 0.0) + self._statistic(before, target)
         known = statistic_ms(load.latency, target.percentile)
         if known is not None and after.stable:
-            return known * self._slowdown(name) + 1000 * max(longer, 0.0)
+            return known * self._slowdown(name) + 1000 * longer
         # The class has produced no answers recently. Under load, its sources may linger for more rows.
         linger = self._after.busy * min(_LONGEST_LINGER_S, target.at_most / 1e6 / 4)
-        wait = after.mean if target.percentile is None else percentile(after.mean, target.percentile)
-        return 1000 * (wait + linger + max(longer, 0.0))
+        return 1000 * (self._statistic(after.mean, target) + linger + longer)
+
+    @staticmethod
+    def _statistic(mean: float, target: LatencyTarget) -> float:
+        return mean if target.percentile is None else percentile(mean, target.percentile)
+
+    def _before_it(self) -> list[tuple[str, Response]]:
+        """Return the classes, with their responses, of the queries that rows pass before."""
+        known = [name for name in self._new.stages if name in self._after.classes]
+        return [(name, self._after.response(name)) for name in known]
 
     def _memory(self, target: MemoryTarget) -> TargetOutlook:
         demand, allowed = self._new.demand, target.at_most * (1 + target.tolerance)
@@ -192,9 +207,15 @@ class _Estimator:
         return None
 
     def _why_behind(self) -> str:
-        who = f"class '{self._new.class_name}' needs" if self._after.by_priority else "all queries need"
-        work = self._after.work_of(self._new.class_name)
-        return f"{who} {work:.0%} of the engine's time, and at most {self._response.room:.0%} is available"
+        """Name the first class on the way of its rows that falls behind."""
+        name, response = self._new.class_name, self._response
+        for stage, passed in self._before_it():
+            if not passed.stable:
+                name, response = stage, passed
+                break
+        who = f"class '{name}' needs" if self._after.by_priority else "all queries need"
+        work = self._after.work_of(name)
+        return f"{who} {work:.0%} of the engine's time, and at most {response.room:.0%} is available"
 
     def _warnings(
         self, targets: Sequence[TargetOutlook], count: int, endangered: Sequence[EndangeredQuery]

@@ -31,6 +31,7 @@ class LoadSample(NamedTuple):
     engine: EngineMetrics
     classes: Mapping[str, ClassMetrics]
     streams: Mapping[str, Arrivals]
+    """Also the results of queries that others read, by the names of these."""
 
 
 class SlidingLoad:
@@ -92,7 +93,7 @@ class SlidingLoad:
         return (last.engine.slices - first.engine.slices) / self.seconds
 
     def arrivals(self, stream: str) -> Arrivals | None:
-        """Return the rows and frames per second of a stream, or None if not known yet."""
+        """Return the rows and frames per second of a stream or query, or None if not known yet."""
         seen = [(one.at, one.streams[stream]) for one in self._samples if stream in one.streams]
         if len(seen) < 2:
             return None

@@ -91,6 +91,11 @@ class Placement:
         while self._placing is not None and not self._placing.done():
             await asyncio.wait((self._placing,))
 
+    @property
+    def complete(self) -> bool:
+        """Whether no query waits to be placed, or is being placed after an engine has died."""
+        return not self._queue and (self._placing is None or self._placing.done())
+
     async def stop(self) -> None:
         """Stop placing queries."""
         self._stopped = True

@@ -199,12 +199,6 @@ def _check_plan(query: Query, plan: TypedPlan) -> None:
             f"query '{query.id}' is a one-time query, which answers one window: {again}",
             code="not_replaceable",
         )
-    if plan.schema != old.schema:
-        raise Conflict(
-            f"query '{query.id}' answers {_columns(old)}, and the new plan {_columns(plan)}: give it the "
-            f"same columns with a project, or {again}",
-            code="not_replaceable",
-        )
     before, after = ({node.name: node.stream for node in one.sources} for one in (old, plan))
     if before != after or old.tables != plan.tables:
         raise Conflict(
@@ -212,10 +206,6 @@ def _check_plan(query: Query, plan: TypedPlan) -> None:
             f"the same streams under the same node names and the same tables, or {again}",
             code="not_replaceable",
         )
-
-
-def _columns(plan: TypedPlan) -> str:
-    return ", ".join(f"{one.name} {one.type}{'?' if one.nullable else ''}" for one in plan.schema)
 
 
 def _inputs(sources: dict[str, str], plan: TypedPlan) -> str:

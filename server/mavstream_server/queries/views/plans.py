@@ -8,7 +8,14 @@ from mavstream_protocol.errors import InvalidObject
 from mavstream_protocol.plans.plan import Plan
 from mavstream_protocol.streams import field_specs
 from mavstream_protocol.typed_plan import TypedPlan
-from mavstream_protocol.wire.plans import GlobalPlan, PlacedQuery, PlanEdge, QueryPlan, QuerySql
+from mavstream_protocol.wire.plans import (
+    GlobalPlan,
+    PlacedQuery,
+    PlanEdge,
+    QueryPlan,
+    QuerySql,
+    UpstreamQuery,
+)
 from mavstream_protocol.wire.resources import ActualState, OperatorInfo
 from mavstream_server.core.errors import Conflict
 from mavstream_server.core.metrics import QueryMetrics
@@ -22,7 +29,12 @@ from mavstream_server.queries.views.plan_units import PlanUnits
 _ENDED = frozenset((ActualState.FINISHED, ActualState.STOPPED, ActualState.FAILED))
 
 
-def query_plan(query: Query, plan: TypedPlan | None, stats: QueryMetrics | None) -> QueryPlan:
+def query_plan(
+    query: Query,
+    plan: TypedPlan | None,
+    stats: QueryMetrics | None,
+    chain: tuple[UpstreamQuery, ...] = (),
+) -> QueryPlan:
     """Return a query's plan; `plan` is the registered one, None if it cannot be typed any more."""
     current = current_stats(query, stats)
     running = query.running_plans.running(current)
@@ -46,6 +58,7 @@ def query_plan(query: Query, plan: TypedPlan | None, stats: QueryMetrics | None)
         segments=() if units is None else units.segments,
         simplified_segments=() if units is None else units.simplified_segments,
         edges=() if plan is None else edges_of(plan),
+        chain=chain,
         operators=_stopped(plan, written) if ended else _running(units, current),
     )
 
@@ -89,6 +102,7 @@ def global_plan(
                 state=query.state,
                 operators=_operators(current),
                 edges=edges_of(query.plan if running is None else running.typed),
+                reads=dict(query.upstream),
             )
         )
     streams = {name: tuple(ids) for name, ids in sorted(readers.items())}

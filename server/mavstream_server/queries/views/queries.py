@@ -17,6 +17,7 @@ from mavstream_server.optimizer.running_plans import RunningPlan, SearchedQuery,
 from mavstream_server.queries.query import Query
 from mavstream_server.queries.registry import QueryRegistry
 from mavstream_server.queries.stream_readers import StreamReaders
+from mavstream_server.queries.views.chain import chain_view, queries_below
 from mavstream_server.queries.views.delivery import Durability
 from mavstream_server.queries.views.metrics import MetricsCache, describe
 from mavstream_server.queries.views.plans import current_stats, global_plan, query_plan
@@ -110,7 +111,10 @@ class QueryViews:
         """Return the plan of a query, by id or name, with metrics of its operators; raises NotFound."""
         query = self._registry.get(ref)
         plan = query.plan or await self._typed(query.record)
-        return query_plan(query, plan, (await self._metrics.of((query.id,))).get(query.id))
+        below = queries_below(query, self._registry)
+        stats = await self._metrics.of(one.id for one in (query, *below))
+        chain = chain_view(query, below, stats, self._results)
+        return query_plan(query, plan, stats.get(query.id), chain)
 
     async def global_plan(self, after: str | None = None, limit: int = 100) -> GlobalPlan:
         """Return a page of the operators of all queries that the engine runs, paged by query."""

@@ -76,6 +76,7 @@ class BaseOperator:
         self.leaf = False
         self.downstream: tuple[SimulatedOperator, ...] = ()
         self.readers: Readers = ()
+        """Those of an output are operators of other queries, which are not among `downstream`."""
         self.sole_reader: SimulatedOperator | None = None
         """The only reader, if there is just one and it appends its input to one queue."""
         self.setup, self.cost, self.per_output = spec.setup, spec.cost, spec.per_output

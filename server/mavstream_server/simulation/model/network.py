@@ -15,12 +15,14 @@ from mavstream_server.simulation.model.operators import SimulatedOperator
 from mavstream_server.simulation.model.queries import SimulatedQuery
 from mavstream_server.simulation.model.sources import SourceOperator, VirtualClock
 from mavstream_server.simulation.scenario import (
+    READING,
     OperatorSpec,
     QuerySpec,
     ResponseFrom,
     Scenario,
     Service,
     StatisticsKind,
+    answers_of,
 )
 
 ReaderList = list[tuple[SimulatedOperator, int]]
@@ -39,8 +41,13 @@ class SimulatedNetwork:
         self._per_query = service is Service.PER_CLASS
         self._sizes = {spec.name: spec.size for spec in scenario.streams}
         self.readers: dict[str, ReaderList] = {spec.name: [] for spec in scenario.streams}
+        """The leaves that read each stream, and the answers of each query."""
         self.sources: list[SourceOperator] = []
-        self.queries = {spec.id: self._query(spec) for spec in scenario.queries}
+        self.queries: dict[str, SimulatedQuery] = {}
+        for spec in scenario.queries:
+            self.queries[spec.id] = self._query(spec)
+        for id_, query in self.queries.items():
+            query.tasks[-1].readers = tuple(self.readers[answers_of(id_)])
         self.arrivals: list[ArrivalTimes] = []
         if not self._per_query:
             self.arrivals = [ArrivalTimes(spec, self._seeded(spec.name)) for spec in scenario.streams]
@@ -87,6 +94,8 @@ class SimulatedNetwork:
         for name, operator in made.items():
             operator.connect(tuple(read.get(name, ())))
         query.tasks = list(made.values())
+        answers = answers_of(spec.id)
+        self.readers[answers], self._sizes[answers] = [], query.tasks[-1].spec.size
         streams = {name: readers for name, readers in read.items() if name not in made}
         for name, readers in streams.items():
             self.readers[name] += readers
@@ -98,6 +107,8 @@ class SimulatedNetwork:
 
     def _operator(self, number: int, part: OperatorSpec, query: SimulatedQuery) -> SimulatedOperator:
         kind = OperatorKind.OUTPUT if part.kind == "output" else OperatorKind.OPERATIONAL
+        if part.kind == READING and self._per_query:
+            kind = OperatorKind.SOURCE
         sides = part.kind == "join" and len(part.inputs) == 2 and (part.synchronised or part.window != 0)
         made = JoinOperator if sides else SimulatedOperator
         return made(number, part, query, kind, self._seeded(f"{query.id}/{part.name}"))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mavstream_server.scheduling.mechanisms.units import QueryUnits
-from mavstream_server.scheduling.view import OperatorView
+from mavstream_server.scheduling.view import OperatorKind, OperatorView
 from mavstream_server.simulation.model.records import Record
 
 if TYPE_CHECKING:
@@ -41,8 +41,10 @@ class SimulatedQuery:
     def arrange(self) -> None:
         """Set the operators and paths that policies see; a path starts at a source, or else at a leaf."""
         self.operators = [*self.sources, *self.tasks]
-        if self.sources:
-            self.paths = [_upwards(source) for source in self.sources]
+        sources: list[OperatorView] = [*self.sources]
+        sources += [task for task in self.tasks if task.kind is OperatorKind.SOURCE]
+        if sources:
+            self.paths = [_upwards(source) for source in sources]
         else:
             self.paths = [_upwards(task) for task in self.tasks if task.leaf for _ in range(task.streams)]
         self.units = QueryUnits(self)

@@ -66,7 +66,7 @@ class Counts:
     tuples: int
     """Tuples read from streams."""
     arrived: int
-    """Tuples read from streams, counted once for each reading operator."""
+    """Tuples read from streams and of the answers of other queries, once for each reading operator."""
     consumed: int
     """Tuples consumed by all operators."""
     dropped: int

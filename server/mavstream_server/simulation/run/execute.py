@@ -84,6 +84,7 @@ def _counts(driver: Driver) -> Counts:
         tuples = sum(source.consumed for source in sources)
         arrived = sum(source.consumed * len(source.readers) for source in sources)
     inner = [operator for operator in operators if operator.record is None]
+    arrived += sum(one.consumed * len(one.readers) for one in operators if one.record is not None)
     return Counts(
         tuples=tuples,
         arrived=arrived,

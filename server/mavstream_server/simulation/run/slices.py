@@ -110,14 +110,14 @@ class SimulatedSliceRunner:
             if out:
                 produced += len(out)
                 if alone:
-                    if record is None:
+                    if operator.readers:
                         outbox.append((operator.readers, out))
                     break
                 sole_reader = operator.sole_reader
                 if sole_reader is not None and sole_reader.core == number:
                     sole_reader.waiting += out
                     sole_reader.ready = True
-                elif record is None:
+                elif operator.readers:
                     self._share(core, operator.readers, out)
             if stop is not None and time >= stop:
                 break

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from mavstream_server.simulation.scenario import (
     SECOND,
@@ -17,6 +18,7 @@ from mavstream_server.simulation.scenario import (
     Scenario,
     Service,
     StreamSpec,
+    answers_of,
 )
 
 
@@ -31,22 +33,33 @@ def mean_rate(stream: StreamSpec) -> float:
     return stream.rate
 
 
-def query_work(operators: Sequence[OperatorSpec], rates: Mapping[str, float]) -> float:
-    """Return the nanoseconds of work per second that streams of these rates cause in a query."""
-    reach, work = dict(rates), 0.0
+class QueryDemand(NamedTuple):
+    """What streams of certain rates cause in a query."""
+
+    work: float
+    """Nanoseconds per second."""
+    answers: float
+    """Answers per second."""
+
+
+def query_demand(operators: Sequence[OperatorSpec], rates: Mapping[str, float]) -> QueryDemand:
+    """Return the demand of a query; `rates` include those of the answers that it reads."""
+    reach, work, rate = dict(rates), 0.0, 0.0
     for operator in operators:
         tuples = sum(reach[name] for name in operator.inputs)
         work += tuples * (operator.cost + operator.selectivity * operator.per_output)
-        reach[operator.name] = tuples * operator.selectivity
-    return work
+        reach[operator.name] = rate = tuples * operator.selectivity
+    return QueryDemand(work, rate)
 
 
 def utilisation(scenario: Scenario, rate: float | None = None) -> float:
     """Return the share of the cores' time for work on tuples; `rate` overrides the rates of all streams."""
     rates = {stream.name: mean_rate(stream) if rate is None else rate for stream in scenario.streams}
-    work = sum(query_work(query.operators, rates) for query in scenario.queries)
-    if shares_cores(scenario):
-        work += sum(rates.values()) * scenario.sources.cost
+    work = sum(rates.values()) * scenario.sources.cost if shares_cores(scenario) else 0.0
+    for query in scenario.queries:
+        demand = query_demand(query.operators, rates)
+        work += demand.work
+        rates[answers_of(query.id)] = demand.answers
     return work / SECOND / scenario.cores
 
 

@@ -19,6 +19,8 @@ from mavstream_server.simulation.scenario import (
     Scenario,
     SourceSpec,
     StreamSpec,
+    answers_of,
+    read_query,
 )
 from mavstream_server.simulation.workload.demand import scale_costs, scale_rates
 from mavstream_server.simulation.workload.errors import InvalidWorkload
@@ -66,6 +68,11 @@ def _reduced(workload: Workload, scenario: Scenario) -> Scenario:
             _refuse(workload, f"only/{index}", f"unknown class {name!r}; known are: {known}")
     queries = tuple(query for query in scenario.queries if query.class_name in workload.only)
     read = set(_stream_names(queries))
+    there = {answers_of(query.id) for query in queries}
+    for query in queries:
+        for name in (one for part in query.operators for one in part.inputs if read_query(one) is not None):
+            if name not in there:
+                _refuse(workload, "only", f"query {query.id!r} reads {name!r}, whose class is left out")
     return replace(
         scenario,
         priorities={name: scenario.priorities[name] for name in workload.only},
@@ -141,7 +148,7 @@ def _stream_names(queries: tuple[QuerySpec, ...]) -> list[str]:
     for query in queries:
         own = {operator.name for operator in query.operators}
         names |= dict.fromkeys(one for part in query.operators for one in part.inputs if one not in own)
-    return list(names)
+    return [name for name in names if read_query(name) is None]
 
 
 def _sources(workload: Workload) -> SourceSpec:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpx
 from pydantic import ValidationError
@@ -17,12 +17,12 @@ from pydantic import ValidationError
 from mavstream_protocol.classes import QueryClass
 from mavstream_protocol.errors import MavstreamError
 from mavstream_protocol.queries import QuerySpec
+from mavstream_server.simulation.scenario import READING, answers_of
 from mavstream_server.simulation.workload.errors import InvalidWorkload
 from mavstream_server.simulation.workload.model import Workload
 
 TOKEN = "MAVSTREAM_TOKEN"
 """Environment variable with the API token."""
-_STREAM = "stream:"
 _TIMEOUT = 10.0
 _SECONDS = 10.0
 
@@ -67,10 +67,11 @@ def workload_of(
 
     `targets` are the queries' own latency targets (us), by id.
     """
-    known = [query for query in queries if query["operators"]]
+    known = list(_in_reading_order([query for query in queries if query["operators"]]))
     if not known:
         raise ExportFailed(f"{name} has no running queries: register some and feed their streams")
-    read = {edge["from"].removeprefix(_STREAM) for one in known for edge in one["edges"] if _streams(edge)}
+    sources = {one["query"]: _read(one, {query["query"] for query in known}) for one in known}
+    read = {stream for one in sources.values() for stream in one.streams.values()}
     if not any(rates.get(stream) for stream in read):
         raise ExportFailed(f"{name} received no rows during the measurement: feed its streams meanwhile")
     unmeasured = [
@@ -79,7 +80,12 @@ def workload_of(
         for one in query["operators"]
         if not one["tuples"]
     ]
-    costs = [one["cost_per_tuple_us"] for query in known for one in query["operators"] if _source(one)]
+    costs = [
+        one["cost_per_tuple_us"]
+        for query in known
+        for one in query["operators"]
+        if one["name"] in sources[query["query"]].streams
+    ]
     data = {
         "name": name,
         "about": "exported from a running server; costs per tuple include calls at its batch sizes",
@@ -93,7 +99,7 @@ def workload_of(
                 "id": query["query"],
                 "class": query["class"],
                 "latency_us": targets.get(query["query"]),
-                "operators": _operators(query),
+                "operators": _operators(query, sources[query["query"]]),
             }
             for query in known
         ],
@@ -117,38 +123,68 @@ def _latency_targets(client: httpx.Client) -> Iterator[tuple[str, int]]:
             yield one["id"], latency.at_most
 
 
-def _operators(query: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a query's operators, bottom-up; readers of a source read its stream instead."""
-    streams = {edge["to"]: edge["from"].removeprefix(_STREAM) for edge in query["edges"] if _streams(edge)}
-    inputs: dict[str, list[str]] = {}
+def _operators(query: Mapping[str, Any], read: _Read) -> dict[str, Any]:
+    """Return a query's operators, bottom-up; readers of a source read its stream instead.
+
+    Sources of results become operators: results do not arrive by themselves.
+    """
+    inputs: dict[str, list[str]] = {name: [answers_of(id_)] for name, id_ in read.results.items()}
     readers: dict[str, int] = {}
     for edge in query["edges"]:
-        if not _streams(edge):
-            inputs.setdefault(edge["to"], []).append(streams.get(edge["from"], edge["from"]))
+        if edge["to"] not in read.streams and edge["to"] not in read.results:
+            inputs.setdefault(edge["to"], []).append(read.streams.get(edge["from"], edge["from"]))
             readers[edge["from"]] = readers.get(edge["from"], 0) + 1
     found = {}
     for one in query["operators"]:
-        if _source(one):
+        name, selectivity = one["name"], one["selectivity"]
+        if name in read.streams:
             continue
-        selectivity = one["selectivity"]
         if one["operator"] == "split":
             # A split passes each row to one of its readers; in a workload all readers get all output.
-            selectivity /= max(readers.get(one["name"], 1), 1)
-        found[one["name"]] = {
-            "kind": one["operator"],
-            "inputs": inputs[one["name"]],
+            selectivity /= max(readers.get(name, 1), 1)
+        found[name] = {
+            "kind": READING if name in read.results else one["operator"],
+            "inputs": inputs[name],
             "cost_us": one["cost_per_tuple_us"],
             "selectivity": selectivity,
         }
     return found
 
 
-def _streams(edge: Mapping[str, Any]) -> bool:
-    return str(edge["from"]).startswith(_STREAM)
+class _Read(NamedTuple):
+    """What the sources of a query read, by source."""
+
+    streams: dict[str, str]
+    results: dict[str, str]
+    """The ids of queries."""
 
 
-def _source(operator: Mapping[str, Any]) -> bool:
-    return bool(operator["operator"] == "source")
+def _read(query: Mapping[str, Any], running: Collection[str]) -> _Read:
+    """Return what a query reads; the results of queries that do not run are like a stream without rows."""
+    streams, results = {}, {}
+    for edge in query["edges"]:
+        kind, _, name = str(edge["from"]).partition(":")
+        id_ = query.get("reads", {}).get(name)
+        if kind == "query" and id_ in running:
+            results[edge["to"]] = id_
+        elif kind in ("stream", "query") and name:
+            streams[edge["to"]] = name
+    return _Read(streams, results)
+
+
+def _in_reading_order(queries: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """Yield queries, each after those whose results it reads."""
+    left = {query["query"]: query for query in queries}
+    waiting = list(reversed(queries))
+    while waiting:
+        query = waiting.pop()
+        below = [left[id_] for id_ in query.get("reads", {}).values() if id_ in left]
+        if query["query"] not in left:
+            continue
+        if below:
+            waiting += [query, *below]
+        else:
+            yield left.pop(query["query"])
 
 
 def _positions(client: httpx.Client) -> dict[str, int]:

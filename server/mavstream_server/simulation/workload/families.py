@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NoReturn
 
-from mavstream_server.simulation.scenario import MICROSECOND, CostKind, OperatorSpec, QuerySpec
+from mavstream_server.simulation.scenario import (
+    MICROSECOND,
+    READING,
+    CostKind,
+    OperatorSpec,
+    QuerySpec,
+    answers_of,
+    read_query,
+)
 from mavstream_server.simulation.workload.draws import draw_value
 from mavstream_server.simulation.workload.errors import InvalidWorkload
 from mavstream_server.simulation.workload.model import Workload
@@ -27,13 +35,17 @@ class Families:
         """`sizes` are the tuple sizes of streams in bytes, by stream name."""
         self._workload = workload
         self._sizes = sizes
+        self._answers: dict[str, float] = {}
+        """Sizes of the answers of the queries so far, by the name under which they are read."""
 
     def queries(self) -> Iterator[QuerySpec]:
         """Return all queries."""
         for at, part in enumerate(self._workload.queries):
             for index in range(part.count):
                 for replica in range(part.replicas):
-                    yield self._query(part, at, index, replica)
+                    query = self._query(part, at, index, replica)
+                    self._answers[answers_of(query.id)] = query.operators[-1].size
+                    yield query
 
     def _query(self, part: QueryPart, at: int, index: int, replica: int) -> QuerySpec:
         id_ = part.id or f"{part.class_}.{part.shape or ('tree' if part.tree else f'query{at}')}"
@@ -60,10 +72,26 @@ class Families:
                 if one in parts and one not in made:
                     self._refuse(f"{path}/{name}", f"reads {one!r}, which must come before it: bottom-up")
             inputs = tuple(one if one in made else _stream(part, index, one) for one in operator.reads)
-            size = max(made[one].size if one in made else self._sizes[one] for one in inputs)
+            for one in inputs:
+                self._check_answers(one, operator, f"{path}/{name}")
+            size = max(made[one].size if one in made else self._size(one) for one in inputs)
             drawing = f"{part.shape or id_}/{name}"
             made[name] = self._spec(name, operator, inputs, size, drawing, index)
         return tuple(made.values())
+
+    def _check_answers(self, name: str, operator: OperatorPart, path: str) -> None:
+        id_ = read_query(name)
+        if id_ is None:
+            return
+        if name not in self._answers:
+            self._refuse(path, f"reads the answers of query {id_!r}, which must come before it: bottom-up")
+        if operator.kind != READING:
+            self._refuse(
+                path, f"expected an operator of kind {READING!r} to read a query, got {operator.kind!r}"
+            )
+
+    def _size(self, name: str) -> float:
+        return self._sizes[name] if read_query(name) is None else self._answers[name]
 
     def _output(self, parts: Mapping[str, OperatorPart], path: str) -> dict[str, OperatorPart]:
         """Return the output to add at the top, unless there is one."""
@@ -107,6 +135,6 @@ class Families:
 
 def _stream(part: QueryPart, index: int, name: str) -> str:
     """Return the stream of an input for a member of a family; a single query names its streams itself."""
-    if part.shape is None and part.count == 1:
+    if (part.shape is None and part.count == 1) or read_query(name) is not None:
         return name
     return f"{part.class_}.{part.id or part.shape or 'query'}{index % (part.streams or part.count)}.{name}"

@@ -46,9 +46,12 @@ class OperatorPart(Costs):
     """An operator of a query."""
 
     kind: str
-    """`select`, `project`, `join`, `aggregate`, `union`, ..., or `output` for the last operator."""
+    """`select`, `project`, `join`, `aggregate`, `union`, ..., or `output` for the last operator.
+
+    `results` reads the answers of another query, and nothing else does.
+    """
     inputs: tuple[str, ...] = ()
-    """Operators of the query, or streams."""
+    """Operators of the query, streams, or `query:ID`, the answers of a query before it."""
     input: str | None = None
     """A single input, instead of `inputs`."""
 

@@ -198,7 +198,7 @@ class Course:
             else:
                 engine.pause(query.id)
         elif lot < 0.25:
-            engine.reclass(query.id, CLASSES[query.class_name == CLASSES[0]])
+            engine.changes.reclass(query.id, CLASSES[query.class_name == CLASSES[0]])
         else:
             engine.snapshot(query.id)
 
