@@ -29,14 +29,20 @@ from mavstream_spark.runs.pools import POOL, pool_of
 from mavstream_spark.runs.server import RunServer
 from mavstream_spark.runs.state import RunState, StreamEnd
 from mavstream_spark.source.connection import RequestFailed
+from mavstream_spark.source.options import read_options
+from mavstream_spark.source.stored_rows import RowsLost, StoredRows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _LOG = logging.getLogger("mavstream.spark")
 
+_FEW = 50_000
+"""Rows that the driver reads by itself."""
 _ATTEMPTS = 3
 """Failures of a batch in succession after which its query fails."""
+_SILENT_S = 3.0
+"""Seconds after the last report when a batch takes long."""
 _FINAL = frozenset({"body_too_large", "invalid_tuples", "invalid_batch"})
 """Codes of refusals of a batch that would be refused again."""
 _OVER = frozenset({"unknown_query", "wrong_backend"})
@@ -67,6 +73,7 @@ class QueryRun:
     _state: RunState | None = None
     _batch: int = 0
     _failures: int = 0
+    _told: float = 0.0
     _progress: dict[str, float] = field(default_factory=dict)
 
     def step(self) -> bool:
@@ -76,6 +83,7 @@ class QueryRun:
         """
         try:
             task = self.server.report(self.id, self._report())
+            self._told = self.clock()
             if task.final is not None:
                 return False
             self._follow(task)
@@ -90,8 +98,13 @@ class QueryRun:
                 self._state = None  # another runner, or an earlier request of this one: read it again
                 return True
             raise
-        except UnsupportedPlan as error:
+        except (UnsupportedPlan, RowsLost) as error:
             return self._fail(str(error))
+
+    def report_for(self, server: RunServer) -> None:
+        """Report while a batch takes long, for another thread; raises RequestFailed."""
+        if self.clock() - self._told > _SILENT_S:
+            server.report(self.id, self._report())
 
     def _report(self, failed: str | None = None) -> RunReport:
         paused = self._state is not None and self._state.paused
@@ -161,6 +174,7 @@ class QueryRun:
         return answers(plan, batch, streams).toArrow()
 
     def _rows(self, stream: str, batch: MicroBatch) -> DataFrame:
+        """Return the rows of a stream; few are read here, as starting tasks for them would take longer."""
         server, rows = self.server.connection.server, batch.ranges[stream]
         given = {
             "url": server.url,
@@ -172,7 +186,13 @@ class QueryRun:
             "numPartitions": str(self.options.partitions),
             **({} if server.token is None else {"token": server.token}),
         }
-        read = self.spark.read.format("mavstream").options(**given).load()
+        if rows.stop - rows.low <= _FEW:
+            stored = StoredRows(read_options(given), self.server.connection)
+            parts = list(stored.read(rows.low, rows.stop))
+            table = pa.Table.from_batches(parts, None if parts else stored.extent().schema)
+            read = self.spark.createDataFrame(table)
+        else:
+            read = self.spark.read.format("mavstream").options(**given).load()
         return stream_frame(read, rows.start, batch.skipped.get(stream, ()))
 
     def _publish_state(self, state: RunState) -> None:

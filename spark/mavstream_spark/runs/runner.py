@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from threading import Event, Thread
 from typing import TYPE_CHECKING
 
-from mavstream_protocol.wire.resources import DesiredState, QueryInfo
+from mavstream_protocol.wire.resources import DesiredState
 from mavstream_spark.runs.query_run import QueryRun, RunOptions
 from mavstream_spark.runs.server import RunServer
 from mavstream_spark.source.connection import RequestFailed
@@ -33,6 +33,7 @@ class Runner:
     """Seconds between two micro-batches of a query."""
     _stopped: Event = field(default_factory=Event)
     _threads: dict[str, Thread] = field(default_factory=dict)
+    _runs: dict[str, QueryRun] = field(default_factory=dict)
 
     def stop(self) -> None:
         """Let `run` return; may be called from a signal handler or another thread."""
@@ -43,7 +44,7 @@ class Runner:
         server = RunServer.at(self.server)
         while not self._stopped.wait(_LOOK_S if self._threads else min(_LOOK_S, self.interval)):
             try:
-                self._look(server.queries())
+                self._look(server)
             except RequestFailed as error:
                 if error.problem in ("not_authorised", "forbidden"):
                     raise
@@ -54,27 +55,28 @@ class Runner:
         for thread in self._threads.values():
             thread.join()
 
-    def _look(self, queries: list[QueryInfo]) -> None:
+    def _look(self, server: RunServer) -> None:
         """Start the runs of new queries, and cancel the jobs of those that are to run no more."""
         running = {id_ for id_, thread in self._threads.items() if thread.is_alive()}
         self._threads = {id_: self._threads[id_] for id_ in running}
-        found = {query.id: query for query in queries if query.state not in _ENDED}
-        for query in found.values():
-            if query.id not in running and query.state != "scheduled":
-                self._start(query.id)
+        self._runs = {id_: self._runs[id_] for id_ in running}
+        found = {query.id: query for query in server.queries() if query.state not in _NOT_RUN}
+        for id_ in found.keys() - running:
+            self._start(id_)
         for id_ in running:
             wanted = found.get(id_)
             if wanted is None or wanted.desired is not DesiredState.RUNNING:
                 self.spark.sparkContext.cancelJobGroup(id_)
+            else:
+                self._runs[id_].report_for(server)
 
     def _start(self, id_: str) -> None:
         _LOG.info("query '%s' runs", id_)
-        thread = Thread(target=self._run, args=(id_,), name=f"query {id_}", daemon=True)
-        self._threads[id_] = thread
+        run = self._runs[id_] = QueryRun(id_, RunServer.at(self.server), self.spark, self.options)
+        thread = self._threads[id_] = Thread(target=self._run, args=(run,), name=f"query {id_}", daemon=True)
         thread.start()
 
-    def _run(self, id_: str) -> None:
-        run = QueryRun(id_, RunServer.at(self.server), self.spark, self.options)
+    def _run(self, run: QueryRun) -> None:
         try:
             while not self._stopped.is_set() and self._step(run):
                 self._stopped.wait(self.interval)
@@ -92,4 +94,4 @@ class Runner:
             return False
 
 
-_ENDED = frozenset({"finished", "stopped", "failed"})
+_NOT_RUN = frozenset({"scheduled", "finished", "stopped", "failed"})
