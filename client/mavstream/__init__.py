@@ -29,7 +29,7 @@ if typing.TYPE_CHECKING:
     )
     from mavstream._feeding.async_feed import AsyncFeed
     from mavstream._feeding.feed import Feed
-    from mavstream._plans.builder import Flow, Split, Table, Windowed, join, query, stream, table
+    from mavstream._plans.builder import Flow, Grouped, Split, Table, Windowed, join, query, stream, table
     from mavstream._query import Query
     from mavstream._results.async_results import AsyncResults
     from mavstream._results.results import Results
@@ -53,6 +53,7 @@ __all__ = [
     "Forbidden",
     "GapFound",
     "GapWarning",
+    "Grouped",
     "Invalid",
     "InvalidObject",
     "InvalidPlan",
@@ -112,6 +113,7 @@ _MODULES = {
     "mavstream._feeding.feed": ("Feed",),
     "mavstream._plans.builder": (
         "Flow",
+        "Grouped",
         "Split",
         "Table",
         "Windowed",

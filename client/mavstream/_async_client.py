@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Any
+from typing import Any, Unpack
 
 import httpx
 
 from mavstream._async_query import AsyncQuery
 from mavstream._calls import Calls
 from mavstream._convert.documents import QueryLike, StreamLike
+from mavstream._convert.streams import StreamOptions
 from mavstream._convert.tables import FieldsLike, TableLike
 from mavstream._convert.tuples import Tuples
 from mavstream._feeding.async_feed import AsyncFeed
@@ -42,18 +43,19 @@ from mavstream_protocol.wire.trials import TrialResult
 class AsyncClient:
     """An asyncio client of a server: `async with AsyncClient("http://127.0.0.1:8000") as client: ...`.
 
+    Without an address it takes MAVSTREAM_URL, or the local server, with MAVSTREAM_TOKEN.
     `timeout` is in seconds, for every answer. Safe to share between tasks.
     """
 
     def __init__(
         self,
-        url: str = "http://127.0.0.1:8000",
+        url: str | None = None,
         *,
         token: str | None = None,
         timeout: float = 10.0,
         retry: Retry = DEFAULT_RETRY,
     ) -> None:
-        self._address = Address.parse(url, token, timeout)
+        self._address = Address.chosen(url, token, timeout)
         self._http = httpx.AsyncClient(
             base_url=self._address.url, headers=self._address.headers, timeout=self._address.timeout
         )
@@ -64,6 +66,9 @@ class AsyncClient:
     def url(self) -> str:
         """The address of the server."""
         return self._address.url
+
+    def __repr__(self) -> str:
+        return f"AsyncClient({self.url!r})"
 
     async def __aenter__(self) -> AsyncClient:
         return self
@@ -93,8 +98,14 @@ class AsyncClient:
         """Return the global plan: the operators of all running queries."""
         return await self._transport.run(self._calls.plan())
 
-    async def create_stream(self, spec: StreamLike | None = None, **given: Any) -> StreamInfo:
-        """Create a stream from a specification, a dict, a file, or keyword arguments: `fields=...`."""
+    async def create_stream(
+        self, spec: StreamLike | None = None, **given: Unpack[StreamOptions]
+    ) -> StreamInfo:
+        """Create a stream from a specification, a dict, a file, or a name and keyword arguments.
+
+        `fields="at:timestamp,temperature:float?"`, or `like=` rows, columns, Arrow or a data frame, whose
+        fields it gets; the event time is then the only timestamp without nulls.
+        """
         return await self._transport.run(self._calls.create_stream(spec, given))
 
     async def streams(self) -> list[StreamInfo]:
@@ -322,13 +333,15 @@ class AsyncClient:
         timeout: float | None = None,
         on_gap: OnGap = "warn",
         on_lag: OnLag | str = OnLag.GAP,
+        datetimes: bool = False,
     ) -> AsyncResults:
         """Return the results of a query, from the oldest, behind an offset, or from now on (`"latest"`).
 
         They end when the query has ended. `timeout` is how long to wait for the next row, in seconds.
+        With `datetimes`, rows have timestamps as datetime instead of text.
         """
         id_ = query if isinstance(query, str) else query.id
         subscription = Subscription(
-            id_, after, on_gap, OnLag(on_lag), self._address.timeout, self._calls.retry
+            id_, after, on_gap, OnLag(on_lag), self._address.timeout, self._calls.retry, datetimes=datetimes
         )
         return AsyncResults(subscription, self._transport, timeout)

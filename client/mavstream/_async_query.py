@@ -90,9 +90,12 @@ class AsyncQuery:
         timeout: float | None = None,
         on_gap: OnGap = "warn",
         on_lag: OnLag | str = OnLag.GAP,
+        datetimes: bool = False,
     ) -> AsyncResults:
         """Return its results; see `AsyncClient.results`."""
-        return self._client.results(self, after, timeout=timeout, on_gap=on_gap, on_lag=on_lag)
+        return self._client.results(
+            self, after, timeout=timeout, on_gap=on_gap, on_lag=on_lag, datetimes=datetimes
+        )
 
     async def _change(self, **changes: Any) -> QueryInfo:
         return await self._client._transport.run(self._client._calls.change(self.id, changes))

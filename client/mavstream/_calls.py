@@ -14,9 +14,9 @@ from mavstream._convert.documents import (
     StreamLike,
     query_document,
     query_or_sql,
-    stream_document,
     validation_document,
 )
+from mavstream._convert.streams import StreamOptions, stream_request
 from mavstream._convert.tables import FieldsLike, TableLike, fields_text, table_body
 from mavstream._convert.tuples import Tuples, canonical
 from mavstream._errors import Invalid, NotFound, SqlError
@@ -79,9 +79,9 @@ class Calls:
         """Get the global plan."""
         return self._get("/v1/plan", _ANYTHING)
 
-    def create_stream(self, spec: StreamLike | None, given: Mapping[str, Any]) -> Talk[StreamInfo]:
+    def create_stream(self, spec: StreamLike | None, given: StreamOptions) -> Talk[StreamInfo]:
         """Create a stream."""
-        return self._post("/v1/streams", stream_document(spec, given), StreamInfo, once=True)
+        return self._post("/v1/streams", stream_request(spec, given), StreamInfo, once=True)
 
     def streams(self) -> Talk[list[StreamInfo]]:
         """List the streams."""

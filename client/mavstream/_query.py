@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from mavstream._results.html import table_html
 from mavstream._results.results import Results
 from mavstream._results.subscription import After, OnGap
 from mavstream_protocol.admission import AdmissionEstimate
@@ -29,6 +30,18 @@ class Query:
 
     def __repr__(self) -> str:
         return f"Query({self.id!r})"
+
+    def _repr_html_(self) -> str:
+        info = self.info()
+        latency = info.latency_ms
+        rows: list[tuple[str, object]] = [
+            ("name", info.spec.name),
+            ("class", info.spec.class_),
+            ("state", info.state),
+            ("results", f"{info.results:,}"),
+            ("p95 ms", latency and latency.p95),
+        ]
+        return table_html((self.id, ""), rows)
 
     def info(self) -> QueryInfo:
         """Return its specification, state and metrics."""
@@ -90,9 +103,12 @@ class Query:
         timeout: float | None = None,
         on_gap: OnGap = "warn",
         on_lag: OnLag | str = OnLag.GAP,
+        datetimes: bool = False,
     ) -> Results:
         """Return its results; see `Client.results`."""
-        return self._client.results(self, after, timeout=timeout, on_gap=on_gap, on_lag=on_lag)
+        return self._client.results(
+            self, after, timeout=timeout, on_gap=on_gap, on_lag=on_lag, datetimes=datetimes
+        )
 
     def _change(self, **changes: Any) -> QueryInfo:
         return self._client._transport.run(self._client._calls.change(self.id, changes))

@@ -10,13 +10,25 @@ from typing import Annotated
 import orjson
 import typer
 
+from mavstream import Client
+from mavstream.cli.reading import (
+    BadRowsOption,
+    DecimalOption,
+    DelimiterOption,
+    RenameOption,
+    TimeFormatOption,
+    reading_of,
+)
 from mavstream_feeder.errors import InvalidRate, InvalidSplit, UnreadableFile
 from mavstream_feeder.input.arguments import InputArguments, parse_skips, read_feeds
+from mavstream_feeder.live import LiveFeed, PipeFormat, run_live
 from mavstream_feeder.pacing.rates import parse_speed
+from mavstream_feeder.reports import Report
 from mavstream_feeder.sending.feeds import FRAME_ROWS, Options
 from mavstream_feeder.sending.link import Address
 from mavstream_feeder.session import Session, run_feed
 from mavstream_protocol import parse_duration
+from mavstream_protocol.row_files.reading import Reading
 from mavstream_protocol.wire.feed import Format
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
@@ -47,7 +59,10 @@ def feed(
     context: typer.Context,
     files: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[STREAM=]FILE...", help="CSV, JSON lines or Parquet files, one per stream."),
+        typer.Argument(
+            metavar="[STREAM=]FILE...",
+            help="CSV, JSON lines or Parquet files, one per stream; STREAM=- is standard input.",
+        ),
     ] = None,
     sample: Annotated[bool, typer.Option("--sample", help="Feed the sample smart-home streams.")] = False,
     data: Annotated[
@@ -98,7 +113,20 @@ def feed(
             help="Producer name, by which the server recognises what it has; a random one by default."
         ),
     ] = None,
-    format_: Annotated[Format, typer.Option("--format", help="Encoding of rows on the wire.")] = Format.ARROW,
+    format_: Annotated[
+        PipeFormat | None,
+        typer.Option("--format", help="Format of a pipe: JSON lines (the default) or CSV."),
+    ] = None,
+    delimiter: DelimiterOption = ",",
+    decimal: DecimalOption = ".",
+    time_format: TimeFormatOption = None,
+    rename: RenameOption = None,
+    bad_rows: BadRowsOption = "skip",
+    complete: Annotated[
+        bool,
+        typer.Option("--complete", help="At the end mark the streams as complete: queries over them finish."),
+    ] = False,
+    wire: Annotated[Format, typer.Option("--wire", help="Encoding of rows on the wire.")] = Format.ARROW,
     frame_rows: Annotated[
         int, typer.Option(min=1, help="Send at most this many rows in a frame.")
     ] = FRAME_ROWS,
@@ -110,14 +138,35 @@ def feed(
     token: TokenOption = None,
 ) -> None:
     """Feed streams from files, with Poisson arrivals or as recorded."""
-    from mavstream_feeder.display import print_report
-
     _one_of("--stamp", stamp, ("file", "now"))
     _one_of("--output", output, ("table", "json"))
+    reading = reading_of(delimiter, decimal, time_format, rename, bad_rows)
+    say = _say if output == "table" else _silent
+    if pipes := [text for text in files or () if text == "-" or text.endswith("=-")]:
+        others = sample or data or split or stream or rate or loop or skip or stamp != "file"
+        name = _pipe(pipes[0], alone=len(files or ()) == 1 and not others)
+        live = LiveFeed(
+            name,
+            format_ or PipeFormat.NDJSON,
+            reading,
+            producer,
+            create,
+            event_time,
+            limit,
+            seconds,
+            skip_rejected,
+            complete,
+        )
+        address = _address(context, url, token)
+        with Client(address.url, token=address.token) as client:
+            _show(run_live(client, live, say), reading, output)
+        return
+    if format_ is not None:
+        raise typer.BadParameter("--format is for pipes, STREAM=-: files have it in their names")
     try:
         options = Options(
             producer,
-            format_,
+            wire,
             seed,
             parse_duration(linger) / 1e6,
             frame_rows,
@@ -136,18 +185,52 @@ def feed(
             limit=limit,
             skips=parse_skips(skip or (), [each.name for each in feeds]),
             seconds=seconds,
+            reading=reading,
+            complete=complete,
+            say=say,
         )
         ending = asyncio.run(run_feed(session, show=output == "table"))
     except (InvalidRate, InvalidSplit, UnreadableFile, ValueError) as error:
         raise typer.BadParameter(str(error)) from None
-    if output == "json":
-        _print_json(ending.report.as_json())
-    else:
-        print_report(ending.report)
+    _show(ending.report, reading, output)
     if ending.interrupted:
         raise typer.Exit(130)
     if ending.error is not None:
         raise ending.error
+
+
+def _pipe(text: str, *, alone: bool) -> str:
+    """Return the stream that a pipe is fed into; raises BadParameter."""
+    stream = text.removesuffix("-").removesuffix("=")
+    if not stream:
+        raise typer.BadParameter("say which stream gets the rows of standard input: STREAM=-")
+    if not alone:
+        raise typer.BadParameter(
+            f"'{text}' is fed as it comes, by itself: leave out other files, --rate, --loop and so on"
+        )
+    return stream
+
+
+def _show(report: Report, reading: Reading, output: str) -> None:
+    from mavstream_feeder.display import print_report
+
+    if output == "json":
+        _print_json(report.as_json())
+    else:
+        print_report(report)
+    bad = reading.bad_rows
+    if bad.count:
+        _say(f"{bad.count:,} rows could not be read and were left out, first:")
+        for row in bad.shown:
+            _say(f"  {row}")
+
+
+def _say(text: str) -> None:
+    typer.echo(text, err=True)
+
+
+def _silent(_: str) -> None:
+    return
 
 
 @app.command("demo")

@@ -62,6 +62,8 @@ class Report:
     stopped: Stopped | None
     """Why it ended; None while it runs."""
     streams: dict[str, StreamReport]
+    bad_rows: int = 0
+    """Rows of files that could not be read and were left out."""
 
     def as_json(self) -> dict[str, Any]:
         """Return the report as JSON values."""

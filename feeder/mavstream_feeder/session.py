@@ -4,22 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 from mavstream import AsyncClient, Conflict, NotFound
 from mavstream_feeder.errors import InvalidSplit
 from mavstream_feeder.input.feed_files import FeedFile
-from mavstream_feeder.input.inference import infer_stream
+from mavstream_feeder.input.inference import inferred
 from mavstream_feeder.input.sources import FileSource
 from mavstream_feeder.input.splitting import Splitter
 from mavstream_feeder.pacing.rates import AnyRate, Recorded
-from mavstream_feeder.reports import Report
+from mavstream_feeder.reports import Report, Stopped
 from mavstream_feeder.sending.feeder import Feeder
 from mavstream_feeder.sending.feeds import Options
 from mavstream_feeder.sending.link import Address
 from mavstream_protocol import FieldType, MavstreamError, StreamSpec
+from mavstream_protocol.row_files.reading import Reading
+
+Say: TypeAlias = Callable[[str], None]
+"""Takes a sentence for people."""
+
+
+def _silent(_: str) -> None:
+    return
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +46,11 @@ class Session:
     skips: Mapping[str, int] = field(default_factory=dict)
     """Rows to skip at the beginning, by name of the feed."""
     seconds: float | None = None
+    reading: Reading = field(default_factory=Reading)
+    complete: bool = False
+    """Whether streams are complete when all rows are fed: windows close, and queries finish."""
+    say: Say = _silent
+    """Is told what was created and what does not fit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +79,13 @@ async def run_feed(session: Session, *, show: bool = False) -> Ending:
             return Ending(feeder.report(), error)
         except asyncio.CancelledError:
             return Ending(feeder.report(), interrupted=True)
-    return Ending(report)
+        finally:
+            session.reading.bad_rows.close()
+    if session.complete and report.stopped is Stopped.DONE:
+        async with AsyncClient(session.address.url, token=session.address.token) as client:
+            for name in report.streams:
+                await client.complete(name)
+    return Ending(replace(report, bad_rows=session.reading.bad_rows.count))
 
 
 async def _prepare(feeder: Feeder, session: Session) -> None:
@@ -95,6 +115,7 @@ def _source(feed: FeedFile, spec: StreamSpec, session: Session) -> FileSource:
         skip=session.skips.get(feed.name, 0),
         recorded=feed.rate if isinstance(feed.rate, Recorded) else None,
         period=feed.period,
+        reading=session.reading,
     )
 
 
@@ -121,21 +142,50 @@ def _from(feed: FeedFile, begin: float | None, session: Session) -> AnyRate:
 async def stream_of(client: AsyncClient, feed: FeedFile, stream: str, session: Session) -> StreamSpec:
     """Return a stream's specification; creates the stream if it may. Raises MavstreamError."""
     try:
-        return (await client.stream_info(stream)).spec
+        known = (await client.stream_info(stream)).spec
     except NotFound:
         # A dataset has the specifications of its streams, so they are always created.
         if not session.create and feed.origin is None:
             raise
-    spec = feed.spec or _inferred(feed, stream, session.event_time)
+    else:
+        if session.create and feed.spec is None:
+            _tell_differences(known, feed, session)
+        return known
+    spec = feed.spec or _inferred(feed, stream, session)
     try:
-        return (await client.create_stream(spec.model_copy(update={"name": stream}))).spec
+        made = (await client.create_stream(spec.model_copy(update={"name": stream}))).spec
     except Conflict:
         # Another client created it in between.
         return (await client.stream_info(stream)).spec
+    session.say(f"created stream '{stream}': {said(made)}")
+    return made
 
 
-def _inferred(feed: FeedFile, stream: str, event_time: str | None) -> StreamSpec:
-    spec = infer_stream(stream, feed.paths[0], event_time)
+def said(spec: StreamSpec) -> str:
+    """Return the fields and the event time of a stream as text."""
+    fields = ", ".join(f"{one.name} {one.type}{'?' if one.nullable else ''}" for one in spec.fields)
+    return f"{fields}; event time: {spec.event_time or 'none, so rows have the time of their arrival'}"
+
+
+def _tell_differences(known: StreamSpec, feed: FeedFile, session: Session) -> None:
+    """Say where the file has other fields than a stream that exists already."""
+    session.say(f"stream '{known.name}' exists: {said(known)}")
+    found, _ = inferred(known.name, feed.paths[0], session.event_time or known.event_time, session.reading)
+    types = {one.name: one.type for one in known.fields}
+    for one in found.fields:
+        if one.name in types and types[one.name] is not one.type:
+            session.say(
+                f"column '{one.name}' of '{feed.paths[0]}' looks like {one.type}, which the stream has as "
+                f"{types[one.name]}"
+            )
+    if session.event_time not in (None, known.event_time):
+        session.say(f"--event-time {session.event_time} has no effect on a stream that exists")
+
+
+def _inferred(feed: FeedFile, stream: str, session: Session) -> StreamSpec:
+    spec, remarks = inferred(stream, feed.paths[0], session.event_time, session.reading)
+    for remark in remarks:
+        session.say(remark)
     column = feed.rate.column if isinstance(feed.rate, Recorded) else None
     # A column of seconds since the beginning is not part of the data.
     fields = tuple(each for each in spec.fields if each.name != column or each.type is FieldType.TIMESTAMP)

@@ -62,7 +62,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
         with Client(running.url) as client:
             fields = "at timestamp, room string, celsius float"
             client.create_stream(name="readings", fields=_fields(fields), event_time="at")
-            client.put_class("alarms", 6, "Wakes people up", latency="50ms")
+            client.put_class("alarms", 6, "Wakes people up", latency="50s")
             client.put_class("comfort", 1, "Keeps statistics")
         yield running
     finally:

@@ -11,8 +11,6 @@ from tests.support.page_rows import rows
 
 from mavstream import Client, stream
 
-expect.set_options(timeout=30_000)
-
 
 def editor_of(page: Page, base: str) -> Locator:
     """Open the composer and put the caret into its editor."""

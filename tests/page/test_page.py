@@ -16,7 +16,7 @@ from mavstream._server_process import ServerProcess
 
 def test_the_overview_shows_each_class_and_that_nothing_is_wrong(page: Page, base: str, hot: str) -> None:
     page.goto(base)
-    expect(page.get_by_role("row", name=re.compile("alarms"))).to_contain_text("50 ms")
+    expect(page.get_by_role("row", name=re.compile("alarms"))).to_contain_text("50 s")
     expect(page.locator("#now")).to_contain_text("Nothing is wrong")
     expect(page.get_by_role("link", name="Overview", exact=True)).to_have_attribute("aria-current", "page")
 
@@ -117,6 +117,7 @@ def test_nothing_is_loaded_from_elsewhere_and_scripts_need_a_nonce(page: Page, b
     assert answer is not None
     policy = answer.headers["content-security-policy"]
     assert "'unsafe-inline'" not in policy.partition("script-src")[2].partition(";")[0]
+    assert "'unsafe-eval'" not in policy
     expect(page.get_by_role("heading", name="Classes")).to_be_visible()
     assert {url.split("/")[2] for url in asked if not url.startswith("data:")} == {base.split("/")[2]}
 
@@ -207,9 +208,12 @@ def test_decisions_are_shown_under_an_overload(page: Page, base: str, client: Cl
     client.set_optimizer(period="100ms")
     tight = client.submit(HOT, name="tight", class_="comfort", qos={"latency": {"p95": "1us"}})
     beside = client.submit(HOT.where("celsius > 31"), name="beside", class_="comfort")
+    client.put_class("comfort", 1, latency="1us")
     page.goto(base)
     with feeding(client):
         expect(page.locator("#decisions li").first).to_contain_text("tight")
         expect(page.locator("#now")).to_contain_text("missed target")
+        expect(page.locator("#now")).to_contain_text("Class comfort is above its target")
+    client.put_class("comfort", 1, "Keeps statistics")
     tight.delete()
     beside.delete()

@@ -53,6 +53,7 @@ def test_a_form_changes_targets_and_keeps_what_it_does_not_show() -> None:
         (numbers.count(12_345), "12.3 k"),
         (numbers.rate(None), numbers.NOTHING),
         (numbers.milliseconds(0.05), "50 µs"),
+        (numbers.milliseconds(0), "0 ms"),
         (numbers.milliseconds(1500), "1.50 s"),
         (numbers.size(3 << 20), "3 MiB"),
         (numbers.percent(0.123), "12.3 %"),

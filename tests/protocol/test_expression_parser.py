@@ -8,6 +8,7 @@ import pytest
 
 from mavstream_protocol.errors import ExpressionError
 from mavstream_protocol.expressions.parser import parse_aggregate, parse_predicate, parse_scalar
+from mavstream_protocol.expressions.syntax import parse_syntax
 from mavstream_protocol.expressions.typed import AggregateCall, Call, ColumnRef, Literal
 from mavstream_protocol.schema import Field, FieldType
 
@@ -197,3 +198,14 @@ def test_oversized_or_deep_texts_are_refused_quickly(text: str) -> None:
     with pytest.raises(ExpressionError):
         parse_scalar(text, FIELDS)
     assert time.process_time() - started < 1
+
+
+def test_a_short_text_is_parsed_once_and_a_long_one_is_not_kept() -> None:
+    text = "temperature > 30 AND n = 7"
+    assert parse_syntax(text) is parse_syntax(text)
+    long = f"{text} AND room = '{'x' * 300}'"
+    assert parse_syntax(long) == parse_syntax(long)
+    assert parse_syntax(long) is not parse_syntax(long)
+    for _ in range(2):
+        with pytest.raises(ExpressionError, match="is empty"):
+            parse_syntax("  ")

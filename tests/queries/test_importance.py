@@ -93,3 +93,53 @@ def test_the_version_changes_only_when_an_importance_does(tmp_path: Path) -> Non
         assert importance.version == version
 
     served(test, tmp_path, engine=False)
+
+
+def reading(name: str) -> dict[str, object]:
+    """Return a plan over the results of a query."""
+    nodes = {
+        "in": {"op": "source", "query": name},
+        "all": {"op": "select", "input": "in", "where": "temp > 21"},
+    }
+    return {"root": "all", "nodes": nodes}
+
+
+def test_a_query_and_its_streams_are_as_important_as_what_reads_its_results(tmp_path: Path) -> None:
+    async def test(made: Service) -> None:
+        importance = made.queries.registry.importance
+        add_classes(made, H=6, M=3, N=2)
+        low = await register(made, "N", name="low")
+        middle = await register(made, "N", name="middle", plan=reading("low"))
+        assert [importance.of_query(id_) for id_ in (low, middle)] == [2, 2]
+        high = await register(made, "H", name="high", plan=reading("middle"))
+        assert [importance.of_query(id_) for id_ in (low, middle, high)] == [6, 6, 6]
+        assert (importance.of_stream(STREAM), made.streams.info(STREAM).importance) == (6, 6)
+        assert made.queries.get(low).class_name == "N"  # its operators run in its own class
+        await made.queries.change(high, QueryChange(class_="M"))
+        assert [importance.of_query(id_) for id_ in (low, middle)] == [3, 3]
+        assert importance.of_stream(STREAM) == 3
+        await made.queries.change(high, QueryChange(state=DesiredState.PAUSED))
+        assert [importance.of_query(id_) for id_ in (low, middle)] == [2, 2]
+        assert importance.of_stream(STREAM) == 2
+        await made.queries.change(high, QueryChange(state=DesiredState.RUNNING))
+        assert importance.of_query(low) == 3
+        await made.queries.remove(high)
+        assert [importance.of_query(id_) for id_ in (low, middle)] == [2, 2]
+
+    served(test, tmp_path, engine=False)
+
+
+def test_importance_through_a_chain_is_there_again_after_a_restart(tmp_path: Path) -> None:
+    ids: list[str] = []
+
+    async def registered(made: Service) -> None:
+        add_classes(made, H=6, N=2)
+        ids.append(await register(made, "N", name="low"))
+        await register(made, "H", name="high", plan=reading("low"))
+
+    async def restarted(made: Service) -> None:
+        importance = made.queries.registry.importance
+        assert (importance.of_query(ids[0]), importance.of_stream(STREAM)) == (6, 6)
+
+    served(registered, tmp_path, engine=False)
+    served(restarted, tmp_path, engine=False)

@@ -12,8 +12,9 @@ from typing import Any, Literal, TypeAlias
 import orjson
 from pydantic import BaseModel
 
+from mavstream._plans.explaining import as_html, explain
 from mavstream._plans.graph import Node, plan_of
-from mavstream_protocol import Plan
+from mavstream_protocol import InvalidPlan, Plan
 from mavstream_protocol.plans.plan import ELSE
 
 Window: TypeAlias = str | int | Mapping[str, Any] | BaseModel
@@ -22,7 +23,7 @@ Keys: TypeAlias = str | Sequence[str | Sequence[str]]
 Within: TypeAlias = str | tuple[str, str] | Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Flow:
     """The output rows of a part of a plan. Flows are values: equal parts become one operator."""
 
@@ -47,6 +48,10 @@ class Flow:
         return self._then("select", input=self, where=predicate)
 
     def select(self, predicate: str) -> Flow:
+        """Keep the rows for which a predicate is true; the same as `where`."""
+        return self.where(predicate)
+
+    def filter(self, predicate: str) -> Flow:
         """Keep the rows for which a predicate is true; the same as `where`."""
         return self.where(predicate)
 
@@ -130,6 +135,23 @@ class Flow:
         """Group rows into windows of `size` rows."""
         return self.window(size, hop, begin=begin, until=until)
 
+    def groupby(self, *fields: str) -> Grouped:
+        """Group by fields; a window and `agg` follow: `groupby("room").window("10s").agg(...)`."""
+        return Grouped(self, fields)
+
+    def explain(self) -> str:
+        """Return the plan as a tree of its operators; raises InvalidPlan."""
+        return explain(self.build())
+
+    def __repr__(self) -> str:
+        try:
+            return self.explain()
+        except InvalidPlan as error:
+            return f"Flow({self._node.op}: {error})"
+
+    def _repr_html_(self) -> str:
+        return as_html(repr(self))
+
     def build(self) -> Plan:
         """Return the plan whose results are the rows of this flow; raises InvalidPlan."""
         return plan_of(self._node, self._output)
@@ -155,6 +177,10 @@ class Windowed:
         """Group by the values of these fields."""
         return replace(self, _by=self._by + fields)
 
+    def groupby(self, *fields: str) -> Windowed:
+        """Group by the values of these fields; the same as `by`."""
+        return self.by(*fields)
+
     def hop(self, hop: str | int) -> Windowed:
         """Set the distance between the starts of windows; they overlap if it is smaller than their size."""
         window = {**orjson.loads(self._window), "kind": "hopping", "hop": hop}
@@ -171,6 +197,36 @@ class Windowed:
             compute=columns,
             scaled=self._scaled or None,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Grouped:
+    """Rows that are grouped by fields; a window follows."""
+
+    _flow: Flow
+    _by: tuple[str, ...]
+
+    def window(
+        self,
+        size: Window,
+        hop: str | int | None = None,
+        *,
+        begin: Any = None,
+        until: Any = None,
+        partial: bool = False,
+    ) -> Windowed:
+        """Group rows into windows; see `Flow.window`."""
+        return self._flow.window(size, hop, begin=begin, until=until, partial=partial).by(*self._by)
+
+    def session(self, gap: str, *, begin: Any = None, until: Any = None, partial: bool = False) -> Windowed:
+        """Group rows that are less than `gap` apart; see `Flow.session`."""
+        return self._flow.session(gap, begin=begin, until=until, partial=partial).by(*self._by)
+
+    def rows_window(
+        self, size: int, hop: int | None = None, *, begin: int | None = None, until: int | None = None
+    ) -> Windowed:
+        """Group rows into windows of `size` rows; see `Flow.rows_window`."""
+        return self._flow.rows_window(size, hop, begin=begin, until=until).by(*self._by)
 
 
 @dataclass(frozen=True, slots=True)

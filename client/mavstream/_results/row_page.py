@@ -8,9 +8,13 @@ from typing import Any
 import pyarrow as pa
 
 from mavstream._errors import unreadable_answer
+from mavstream._results.html import table_html
 from mavstream._transport.steps import Reply
 from mavstream_protocol.tuples import rows_of
 from mavstream_protocol.wire.results import GapReason
+
+_SHOWN = 50
+"""Rows in a notebook."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +40,13 @@ class RowPage:
     def rows(self) -> list[dict[str, Any]]:
         """The rows as dicts, with timestamps as text."""
         return rows_of(self.batch)
+
+    def to_pandas(self) -> Any:
+        """Return the rows as a pandas data frame."""
+        return self.batch.to_pandas()
+
+    def _repr_html_(self) -> str:
+        return table_html(self.batch.schema.names, [list(row.values()) for row in self.rows[:_SHOWN]])
 
 
 def read_row_page(reply: Reply) -> RowPage:

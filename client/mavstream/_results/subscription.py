@@ -39,8 +39,17 @@ class Subscription:
     """
 
     def __init__(
-        self, query: str, after: After, on_gap: OnGap, on_lag: OnLag, timeout: float, retry: Retry
+        self,
+        query: str,
+        after: After,
+        on_gap: OnGap,
+        on_lag: OnLag,
+        timeout: float,
+        retry: Retry,
+        *,
+        datetimes: bool = False,
     ) -> None:
+        self._datetimes = datetimes
         self.query = query
         self.schema: Schema | None = None
         self.epoch = 0
@@ -69,10 +78,10 @@ class Subscription:
 
     def pop_row(self) -> dict[str, Any] | None:
         """Return the next row that was received; None if there is none."""
-        if not self._left:
+        if not self._left or self._batch is None:
             return None
         if self._rows is None:
-            self._rows = rows_of(self._batch)
+            self._rows = self._batch.to_pylist() if self._datetimes else rows_of(self._batch)
         self._handed_out += 1
         return self._rows[self._handed_out - 1]
 

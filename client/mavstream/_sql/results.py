@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
+from mavstream._plans.explaining import as_html
+from mavstream._results.html import table_html
+
 if TYPE_CHECKING:
     from mavstream_protocol.wire.sql import Explained, SqlResult
 
@@ -38,6 +41,12 @@ class SqlResults(Sequence["SqlResult"]):
 
     def __repr__(self) -> str:
         return "\n".join(map(text_of, self._results))
+
+    def _repr_html_(self) -> str:
+        return "".join(
+            table_html(one.columns, one.rows) if one.kind == "rows" else as_html(text_of(one))
+            for one in self._results
+        )
 
 
 def text_of(result: SqlResult) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +10,7 @@ from urllib.parse import urlencode
 
 from mavstream_protocol import InvalidObject, ProblemItem
 
+_HERE = "http://127.0.0.1:8000"
 MAX_MESSAGE_BYTES = 256 << 20
 """The longest message that is received from a server."""
 
@@ -20,6 +22,17 @@ class Address:
     url: str
     token: str | None
     timeout: float
+
+    @classmethod
+    def chosen(cls, url: str | None, token: str | None, timeout: float) -> Address:
+        """Return the address that was given, or else that of the environment; raises InvalidObject.
+
+        The token of the environment is for its server, and is sent to no other one.
+        """
+        there = os.environ.get("MAVSTREAM_URL") or _HERE
+        if token is None and url in (None, there):
+            token = os.environ.get("MAVSTREAM_TOKEN") or None
+        return cls.parse(url or there, token, timeout)
 
     @classmethod
     def parse(cls, url: str, token: str | None, timeout: float) -> Address:

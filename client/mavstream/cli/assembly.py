@@ -23,9 +23,11 @@ OWN = {
     "query": ("queries:app", "Manage continuous queries and read their results."),
     "scheduler": ("scheduling:scheduler", "Show, change and trace the scheduling policy."),
     "sql": ("sql.command:run_sql", "Run SQL statements, or start an interactive shell."),
+    "stats": ("stats:show_stats", "Show metrics of the engine, the classes and the traffic."),
     "stream": ("streams:app", "Manage streams and append rows."),
     "table": ("tables:app", "Manage stored tables, which streams can join."),
     "token": ("tokens:app", "Manage the tokens file of a server; send it SIGHUP to apply changes."),
+    "top": ("stats:watch_load", "Watch the load of classes and queries, live like htop."),
 }
 """Sub-commands of this package: where each is in `mavstream.cli`, and the help text for the list."""
 

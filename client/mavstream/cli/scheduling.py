@@ -2,29 +2,48 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Annotated, Any
 
 import orjson
 import typer
 
+from mavstream._errors import ConnectFailed
 from mavstream.cli.output import show_fields, show_json, show_list
 from mavstream.cli.session import Output, OutputOption, client_of
 from mavstream.cli.trace import trace
 from mavstream_protocol.scheduling import SchedulerSettings, SourceService
+from mavstream_protocol.wire.resources import PolicyInfo
 
 scheduler = typer.Typer(no_args_is_help=True, help="Show, change and trace the scheduling policy.")
 
 
 def list_policies(context: typer.Context, output: OutputOption = Output.TABLE) -> None:
-    """List the available scheduling policies."""
-    with client_of(context) as client:
-        found = client.policies()
+    """List the available scheduling policies: of the server, or without one those installed."""
+    try:
+        with client_of(context) as client:
+            found = client.policies()
+    except ConnectFailed:
+        installed = _installed()
+        if installed is None:
+            raise
+        found = installed
     show_list(
         found,
         output,
         ["policy", "good for", "options"],
         lambda one: (one.name, one.optimises, ", ".join(one.options.get("properties", {}))),
     )
+
+
+def _installed() -> list[PolicyInfo] | None:
+    """Return the policies of the server's package; None if it is not installed."""
+    try:
+        listing = import_module("mavstream_server.scheduling.listing")
+    except ImportError:
+        return None
+    found: list[PolicyInfo] = listing.describe_all()
+    return found
 
 
 @scheduler.command("show")

@@ -7,8 +7,17 @@ from typing import Annotated, Any
 
 import typer
 
-from mavstream.cli.output import show_fields, show_json, show_list
+from mavstream._convert.streams import StreamOptions
+from mavstream.cli.output import show_fields, show_json, show_list, warn
 from mavstream.cli.readable import clock, size
+from mavstream.cli.reading import (
+    BadRowsOption,
+    DecimalOption,
+    DelimiterOption,
+    RenameOption,
+    TimeFormatOption,
+    reading_of,
+)
 from mavstream.cli.session import Output, OutputOption, StreamArgument, client_of
 from mavstream.cli.stream_rows import read_rows, show_rows
 from mavstream.cli.tuples import TupleFormat, read_tuples
@@ -41,7 +50,7 @@ def create(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Create a stream from options or a file; options override the file."""
-    given = {
+    given: StreamOptions = {
         "name": name,
         "fields": [_read_field(text) for text in field] if field else None,
         "event_time": event_time,
@@ -54,7 +63,7 @@ def create(
     if file is None and not (name and field):
         raise typer.BadParameter("give a NAME and at least one --field NAME:TYPE, or a --file")
     with client_of(context) as client:
-        info = client.create_stream(file, **{key: value for key, value in given.items() if value is not None})
+        info = client.create_stream(file, **given)
     _show(info, output)
 
 
@@ -149,16 +158,27 @@ def append(
         TupleFormat | None,
         typer.Option("--format", help="Format of the file; by default from its extension."),
     ] = None,
+    delimiter: DelimiterOption = ",",
+    decimal: DecimalOption = ".",
+    time_format: TimeFormatOption = None,
+    rename: RenameOption = None,
+    bad_rows: BadRowsOption = "stop",
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Append rows from a file or stdin."""
+    """Append rows from a file, or from stdin as they come."""
+    reading = reading_of(delimiter, decimal, time_format, rename, bad_rows)
+    rows = 0
     with client_of(context) as client:
-        tuples = read_tuples(file, format_, client.stream_info(stream).spec.schema())
-        rows = client.append(stream, tuples)
+        for tuples in read_tuples(file, format_, client.stream_info(stream).spec.schema(), reading):
+            rows += client.append(stream, tuples)
+    bad = reading.bad_rows
+    bad.close()
     if output is Output.JSON:
-        show_json({"stream": stream, "rows": rows})
+        show_json({"stream": stream, "rows": rows, **({"bad_rows": bad.count} if bad.count else {})})
     else:
-        typer.echo(f"{rows} rows appended to {stream}")
+        typer.echo(f"{rows:,} rows appended to {stream}")
+    if bad.count:
+        warn(f"{bad.count:,} rows could not be read and were left out, first {bad.shown[0]}")
 
 
 @app.command("rows")

@@ -11,6 +11,7 @@ import pyarrow as pa
 from mavstream_feeder.errors import UnreadableFile
 from mavstream_feeder.input.files import read_batches
 from mavstream_protocol import Schema
+from mavstream_protocol.row_files.reading import Reading
 
 # Files up to this size are decoded once and kept, so that further passes cost nothing.
 _KEPT_BYTES = 64 << 20
@@ -22,7 +23,16 @@ class Passes:
     At most one batch is in memory, unless files are small. The first pass skips `skip` rows.
     """
 
-    def __init__(self, paths: Sequence[Path], schema: Schema, *, loop: bool = False, skip: int = 0) -> None:
+    def __init__(
+        self,
+        paths: Sequence[Path],
+        schema: Schema,
+        *,
+        loop: bool = False,
+        skip: int = 0,
+        reading: Reading | None = None,
+    ) -> None:
+        self._reading = reading or Reading()
         self._paths = tuple(paths)
         self._schema = schema
         self._loop = loop
@@ -76,4 +86,4 @@ class Passes:
             self._kept = None
 
     def _read(self) -> Iterator[pa.RecordBatch]:
-        return chain.from_iterable(read_batches(path, self._schema) for path in self._paths)
+        return chain.from_iterable(read_batches(path, self._schema, self._reading) for path in self._paths)

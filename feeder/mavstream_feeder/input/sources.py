@@ -18,6 +18,7 @@ from mavstream_feeder.input.recordings import Recording
 from mavstream_feeder.pacing.arrivals import Times
 from mavstream_feeder.pacing.rates import Recorded
 from mavstream_protocol import Schema, StreamSpec
+from mavstream_protocol.row_files.reading import Reading
 from mavstream_protocol.tuples import arrow_schema
 
 _UTC = pa.timestamp("us", "UTC")
@@ -50,12 +51,13 @@ class FileSource:
         skip: int = 0,
         recorded: Recorded | None = None,
         period: float | None = None,
+        reading: Reading | None = None,
     ) -> None:
         self.paths = (path,) if isinstance(path, Path) else tuple(path)
         self.spec = spec
         schema = spec.schema()
         stamped = spec.event_time if stamp else None
-        there = column_names(self.paths[0]) if self.paths else schema.names
+        there = column_names(self.paths[0], reading or Reading()) if self.paths else schema.names
         fields = [field for field in schema if field.name != stamped or field.name in there]
         self._recording: Recording | None = None
         if recorded is not None:
@@ -70,7 +72,7 @@ class FileSource:
         self._loop = loop
         self._limit = self._left = limit
         self._skipped = skip
-        self._passes = Passes(self.paths, read, loop=loop, skip=skip)
+        self._passes = Passes(self.paths, read, loop=loop, skip=skip, reading=reading)
         # Batches with rows that are not taken yet, and how many rows of the first one are taken.
         self._batches: deque[pa.RecordBatch] = deque()
         self._offset = 0

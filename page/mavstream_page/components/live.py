@@ -31,6 +31,10 @@ class Live(Element, component="live.js"):
 
             self.on("action", acted)
 
+    def reload(self) -> None:
+        """Load its page again; the security policy would refuse a script that does so."""
+        self.client.open(self.client.request.url.path)
+
     def show(self, markup: Markup) -> None:
         """Show other markup."""
         if self._props["html"] != markup:

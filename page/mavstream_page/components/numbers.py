@@ -38,7 +38,7 @@ def milliseconds(value: float | None) -> str:
     """Return a time given in milliseconds, in the unit that fits: `0.42 ms`, `1.2 s`, `3 min`."""
     if value is None:
         return NOTHING
-    if value < 0.1:
+    if 0 < value < 0.1:
         return f"{digits(value * 1000)} µs"
     if value < 1000:
         return f"{digits(value)} ms"

@@ -150,7 +150,7 @@ class Screen:
         if self._hub.refused is not None:
             # The token is no longer valid: the sign-in page is shown by the server of the page.
             with suppress(RuntimeError):
-                self._main.client.run_javascript("location.reload()")
+                self._main.reload()
             self._disconnect()
             return
         self.refresh()

@@ -236,7 +236,7 @@ export default {
         .map(({ line, column, message }) => {
           const at = doc.line(line);
           const from = Math.min(at.from + column - 1, at.to);
-          const length = /^(?:\w+|.)/.exec(doc.sliceString(from, at.to))?.[0].length ?? 0;
+          const length = /^(?:\w+(?:\.\w+)*|.)/.exec(doc.sliceString(from, at.to))?.[0].length ?? 0;
           // Behind the last character there is nothing to underline: that character is marked.
           const start = length === 0 ? Math.max(0, from - 1) : from;
           return [start, from + length, CM.Decoration.mark({ class: "sql-wrong", message })];

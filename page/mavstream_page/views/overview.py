@@ -72,6 +72,19 @@ class OverviewView(View):
                         h("a", "See who runs when", href="/scheduler"),
                     )
                 )
+        for name, class_ in self._topic.classes.items():
+            history = self._topic.histories.get(name)
+            latency = history.latency.percentiles[95].last if history else None
+            if class_.latency and latency is not None and latency > class_.latency / 1000:
+                found.append(
+                    _problem(
+                        WARNING,
+                        f"Class {name} is above its target:",
+                        f"its p95 latency is {numbers.milliseconds(latency)} instead of "
+                        f"{numbers.milliseconds(class_.latency / 1000)}. ",
+                        h("a", "Show its queries", href=f"/queries?class={name}"),
+                    )
+                )
         optimizer = self._topic.optimizer
         for name, states in (optimizer.targets if optimizer else {}).items():
             missed, risk = states.get("missed", 0), states.get("at risk", 0)
@@ -80,7 +93,7 @@ class OverviewView(View):
                     _problem(
                         BAD,
                         f"{missed} missed target{'s' * (missed > 1)} in class {name}.",
-                        h("a", "Show these queries", href=f"/queries?class={name}&state=missed"),
+                        h("a", "Show these queries", href=f"/queries?class={name}"),
                     )
                 )
             elif risk:

@@ -219,11 +219,11 @@ class QueryView(View):
         return card(
             "Quality of service",
             listed,
+            form,
             join(h("h3", "Changes"), h("ul", history, class_="reasons")) if history else None,
             join(h("h3", "Actions of the optimizer"), h("ul", actions, class_="reasons"))
             if actions
             else None,
-            form,
             aside=f"shed {numbers.percent(qos.shed.share)}, {numbers.count(qos.shed.rows)} rows"
             if qos.shed.rows
             else None,

@@ -13,7 +13,7 @@ from mavstream_page.components.marks import BAD, GOOD, INFO, card, empty, mark, 
 from mavstream_page.components.screen import View
 from mavstream_page.data.hub import Hub
 from mavstream_page.data.overview import OverviewTopic
-from mavstream_page.data.scheduler import TRACE_S, Comparison, SchedulerTopic, TraceTopic
+from mavstream_page.data.scheduler import Comparison, SchedulerTopic, TraceTopic
 from mavstream_protocol.wire.resources import PolicyInfo
 
 _SUGGESTED = ("cqc", "abd", "deadline", "hr")
@@ -74,7 +74,7 @@ class SchedulerView(View):
         if trace is None:
             return card("Who ran when", empty(failed or "Recording half a second …"))
         names = [each.name for each in self._topic.classes]
-        note = f"{len(trace.slices)} slices in {numbers.milliseconds(TRACE_S * 1000)} from "
+        note = f"{len(trace.slices)} slices in {numbers.milliseconds(trace.seconds * 1000)} from "
         shown = timeline(trace, names) if trace.slices else empty("Nothing ran: feed the streams.")
         return card("Who ran when", shown, aside=f"{note}{numbers.clock_time(trace.started)}, every 5 s")
 

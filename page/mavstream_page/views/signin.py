@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from nicegui import ui
-
 from mavstream import AsyncClient, MavstreamError, NotAuthorised
 from mavstream_page.access.sessions import Sessions
 from mavstream_page.components.html import Markup, h
@@ -32,7 +30,7 @@ async def show_sign_in(session: str, hubs: Hubs, sessions: Sessions, had_token: 
             shown.show(_form(str(error)))
         else:
             sessions.sign_in(session, token)
-            ui.navigate.reload()
+            shown.reload()
 
     shown = Live(_form(note), act)
 

@@ -6,6 +6,7 @@ LIKE and ILIKE; `||`; `+` and `-`; `*`, `/`, `//` and `%`; signs and NOT (which 
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 from mavstream_protocol.errors import ExpressionError
@@ -28,6 +29,10 @@ from mavstream_protocol.expressions.tokens import (
 
 MAX_LENGTH = 4096
 MAX_DEPTH = 64
+
+_SHORT = 256  # characters
+_KNOWN = 512
+"""Trees that are kept; each takes up to 30 KB."""
 
 _OR, _AND, _EQUALITY, _COMPARISON, _RANGE, _CONCAT, _SUM, _PRODUCT = range(1, 9)
 _LEVELS = {
@@ -75,7 +80,15 @@ class Part:
 
 
 def parse_syntax(text: str) -> Tree:
-    """Return the syntax tree of one expression, at most `MAX_DEPTH` deep; raises ExpressionError."""
+    """Return the syntax tree of one expression, at most `MAX_DEPTH` deep; raises ExpressionError.
+
+    Short ones that were parsed lately are known: a plan made from SQL has each of its expressions in several
+    nodes and phases.
+    """
+    return _parse_short(text) if len(text) <= _SHORT else _parse(text)
+
+
+def _parse(text: str) -> Tree:
     if len(text) > MAX_LENGTH:
         raise ExpressionError(
             "expression_too_long",
@@ -86,6 +99,9 @@ def parse_syntax(text: str) -> Tree:
     if len(tokens) == 1:
         raise ExpressionError("syntax_error", "the expression is empty; write one such as `temperature > 30`")
     return _Parser(text, tokens).parse()
+
+
+_parse_short = lru_cache(_KNOWN)(_parse)
 
 
 def shortened(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from fastapi import Request
@@ -22,6 +23,19 @@ class NotAcceptable(ServiceError):
     status = 406
     code = "not_acceptable"
     title = "There is no such encoding"
+
+
+def preferred(request: Request, offered: Sequence[str]) -> str | None:
+    """Return the first offered type that the client names, unless it names JSON or anything before."""
+    for part in request.headers.get("accept", "*/*").split(","):
+        kind, _, rest = part.strip().lower().partition(";")
+        if rest.replace(" ", "") in ("q=0", "q=0.0"):
+            continue
+        if kind.strip() in offered:
+            return kind.strip()
+        if kind.strip() in ("application/json", "*/*"):
+            return None
+    return None
 
 
 def prefers(request: Request, special: str, usual: str) -> bool:

@@ -8,7 +8,8 @@ from typing import Protocol
 class Importance(Protocol):
     """How important streams and queries are; larger numbers are more important.
 
-    A query is as important as the priority of its class, a stream as the most important query that reads it.
+    A query is as important as the priority of its class, or as the most important query that reads its
+    results; a stream as the most important query that reads it. Through others, too.
     """
 
     @property

@@ -12,7 +12,7 @@ from mavstream_server.engine.policy_host import PolicyHost
 from mavstream_server.engine.query import RunningQuery
 from mavstream_server.engine.query_request import QueryRequest
 from mavstream_server.engine.sources.intake import Intake
-from mavstream_server.engine.sources.source_task import TrainSize
+from mavstream_server.engine.sources.source_task import SourceTask, TrainSize
 from mavstream_server.engine.task import Task
 from mavstream_server.log.cursor import Cursor
 from mavstream_server.operators.operator import Operator
@@ -54,6 +54,10 @@ class Assembly:
 
     def query(self, request: QueryRequest, sink: Sink) -> RunningQuery:
         """Return a query whose cursors are at its start positions; raises UnknownObject."""
+        return self.made(request, sink, RunningQuery)
+
+    def made(self, request: QueryRequest, sink: Sink, kind: type[QueryT]) -> QueryT:
+        """Return a query of a kind whose cursors are at its start positions; raises UnknownObject."""
 
         def cursor(stream: str) -> Cursor:
             feed = self._intake.feeds.get(stream)
@@ -75,7 +79,7 @@ class Assembly:
         if options.one_time and options.since is None and not request.earliest:
             options = replace(options, since=self._now() // 1000)
         network = instantiate(request.plan, options, cursor, sink, self._now, self.table)
-        return self.of(request, network, RunningQuery)
+        return self.of(request, network, kind)
 
     def of(self, request: QueryRequest, network: Network, kind: type[QueryT]) -> QueryT:
         """Create a task for every operator of an instantiated plan, and connect each to its readers.
@@ -83,20 +87,23 @@ class Assembly:
         `kind` is RunningQuery, or SharedPipeline for a prefix that several queries share.
         """
         query = kind(request, network)
-        room = request.queue_limit or self._room
         leaves = {path[0] for path in network.paths}
         for name, operator in network.operators.items():
             if isinstance(operator, Source):
-                query.sources[name] = query.source_task(
-                    next(self._numbers), operator, query, self.train, room
-                )
-                query.sources[name].collector = StatisticsCollector(declared(request.plan, name))
+                query.sources[name] = self.source(query, operator)
             else:
                 role = OperatorKind.OUTPUT if operator is network.output else OperatorKind.OPERATIONAL
                 query.tasks[name] = self._task(query, operator, role, name in leaves)
                 query.tasks[name].collector = StatisticsCollector(declared(request.plan, name))
         query.connect()
         return query
+
+    def source(self, query: RunningQuery, operator: Source) -> SourceTask:
+        """Return a task for a source of a query."""
+        room = query.request.queue_limit or self._room
+        task = query.source_task(next(self._numbers), operator, query, self.train, room)
+        task.collector = StatisticsCollector(declared(query.request.plan, operator.name))
+        return task
 
     def task(self, query: RunningQuery, operator: Operator) -> Task:
         """Return a task for an operator that is added to a running query."""

@@ -23,16 +23,13 @@ from mavstream_server.engine.crash_record import CrashRecord
 from mavstream_server.engine.errors import ObjectInUse, UnknownObject
 from mavstream_server.engine.loop import Loop
 from mavstream_server.engine.memory_limit import excess
-from mavstream_server.engine.migration.migration import (
-    MIGRATION_LIMIT,
-    Ended,
-    Migrations,
-    check_replacement,
-)
+from mavstream_server.engine.migration.migration import MIGRATION_LIMIT, MigrationRefused, Migrations
 from mavstream_server.engine.migration.quiescence import QuiescentPoints
+from mavstream_server.engine.migration.replacement import Ended, NewPlan, Replacements
+from mavstream_server.engine.migration.warm_up import WarmUp
 from mavstream_server.engine.policy_host import PolicyHost
 from mavstream_server.engine.query import RunningQuery
-from mavstream_server.engine.query_changes import QueryChanges
+from mavstream_server.engine.query_changes import RunningQueryChanges
 from mavstream_server.engine.query_request import QueryRequest
 from mavstream_server.engine.sharing.shared_pipeline import SharedPipeline
 from mavstream_server.engine.sharing.sharing import QuerySharing
@@ -113,6 +110,15 @@ class Engine:
             self.policy_host.rearrange,
             self.sharing.add,
         )
+        self.replacements = Replacements(
+            self.clock,
+            self.quiescent_points,
+            self.intake,
+            self.policy_host,
+            self.assembly,
+            self._admit,
+            self._replaced,
+        )
         self._stop_times = StopTimes()
         self.loop = Loop(
             self.clock,
@@ -123,8 +129,8 @@ class Engine:
             self.sharing,
             self._stop_times,
         )
-        self.changes = QueryChanges(
-            self.query, self.policy_host, self.sharing, self.migrations, self._stop_times
+        self.changes = RunningQueryChanges(
+            self.query, self.policy_host, self.sharing, self._stop_times, self._share
         )
         self._ended = ended
 
@@ -170,7 +176,7 @@ class Engine:
     @property
     def timed(self) -> bool:
         """Whether something depends on the clock, so that `step` must be called regularly."""
-        return bool(self._stop_times or self.migrations)
+        return bool(self._stop_times or self.migrations or self.replacements)
 
     def set_class(self, name: str, priority: int, latency: int | None = None) -> None:
         """Set a class's priority, and the latency target (us) of its queries that have none of their own."""
@@ -254,6 +260,7 @@ class Engine:
         query = self.query(id_)
         query.become(QueryState.PAUSED)
         self.migrations.drop(query, "the query was paused")
+        self.replacements.drop(query, "the query was paused")
         self.quiescent_points.drop(query)
         self.sharing.leave(query)
         self.intake.remove(query)
@@ -290,21 +297,40 @@ class Engine:
         """
         query, plan = self.query(id_), weighted(plan)
         self.migrations.check(query, plan)
+        if self.replacements.under_way(query):
+            raise MigrationRefused(f"the plan of query {id_!r} is being replaced; try again later")
         self.migrations.drop(query, "another plan was asked for")
         self.sharing.keep_apart(query)  # until the migration has completed or was given up
         self.migrations.ask(query, plan, version, limit)
 
-    def replace(self, id_: str, plan: TypedPlan, version: int, ended: Ended) -> None:
-        """Replace a query's plan at its next quiescent point; `ended` gets the reason if it was given up.
+    def replace(self, id_: str, change: NewPlan, version: int, ended: Ended) -> None:
+        """Replace a query's plan as soon as possible (see `replacement`); `ended` is called then.
 
-        The new plan has the same sources, tables and result columns. Operators that are the same in both
-        plans keep their state; the others begin with the next rows.
+        Repeating it with the same version while that is in progress has another `ended` called.
         """
-        query, plan = self.query(id_), weighted(plan)
-        check_replacement(query, plan)
+        query = self.query(id_)
+        if self.replacements.join(query, version, ended):
+            return
+        change = change._replace(plan=weighted(change.plan))
+        self.replacements.check_query(query, change.plan)
         self.migrations.drop(query, "the plan is replaced")
+        self.replacements.drop(query, "another plan was asked for")
         self.sharing.keep_apart(query)  # until the plan was replaced
-        self.migrations.replace(query, plan, version, ended)
+        try:
+            self.replacements.ask(query, change, version, ended)
+        except BaseException:
+            self._share(query)
+            raise
+
+    def _replaced(self, query: RunningQuery) -> None:
+        self._stop_times.watch(query)
+        self.chains.relieve()
+        self._share(query)
+
+    def _share(self, query: RunningQuery) -> None:
+        """Let a query share operators again, unless its plan is about to change."""
+        if not (self.migrations.under_way(query) or self.replacements.under_way(query)):
+            self.sharing.add(query)
 
     # Policies
 
@@ -353,7 +379,10 @@ class Engine:
         if query.blocked and query.has_room:
             self.intake.unblock(query, self.clock.now())
         if query.output.ended and query.active:
-            self._retire(query, QueryState.FINISHED)
+            if isinstance(query, WarmUp):
+                self.replacements.warm_up_failed(query, "the new plan has ended on earlier rows")
+            else:
+                self._retire(query, QueryState.FINISHED)
 
     def check_memory(self, query: RunningQuery) -> None:
         """Fail a query that holds more memory than its limit."""
@@ -367,6 +396,9 @@ class Engine:
     def fail(self, query: RunningQuery, operator: str, error: Exception) -> None:
         """Fail a query or shared pipeline because one of its operators raised an error."""
         if not query.active or self.migrations.failed(query, operator, error):
+            return
+        if isinstance(query, WarmUp):
+            self.replacements.warm_up_failed(query, f"the new plan failed on earlier rows: {error}")
             return
         if isinstance(query, SharedPipeline):
             query.error = operator, error
@@ -382,6 +414,7 @@ class Engine:
     def _retire(self, query: RunningQuery, state: QueryState) -> None:
         query.become(state)
         self.migrations.forget(query)
+        self.replacements.forget(query)
         self.quiescent_points.drop(query)
         self.policy_host.retire(query)
         self.intake.remove(query)

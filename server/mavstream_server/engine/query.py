@@ -325,6 +325,13 @@ class RunningQuery:
             s for source in self.network.sources for s in source.shedding_intervals
         )
 
+    def leave(self, sources: Iterable[SourceTask]) -> None:
+        """Count what sources have read and left out that it does not have any more from now on."""
+        for task in sources:
+            task.settle()
+            self._rows_read += task.work.rows_out
+            self._shedding_intervals += task.work.shedding_intervals
+
     def release(self) -> None:
         """Stop all operators, and drop their state and queues."""
         for task in self._all_tasks():

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from mavstream_protocol.expressions.typed import Expression
-from mavstream_server.engine.migration.migration import Migrations
 from mavstream_server.engine.policy_host import PolicyHost
 from mavstream_server.engine.query import RunningQuery
 from mavstream_server.engine.sharing.sharing import QuerySharing
@@ -15,7 +14,7 @@ from mavstream_server.engine.stop_times import StopTimes, check_stop
 from mavstream_server.operators.source import Source
 
 
-class QueryChanges:
+class RunningQueryChanges:
     """Changes active queries by id; each raises UnknownObject, and IllegalMove if the query has ended."""
 
     def __init__(
@@ -23,22 +22,22 @@ class QueryChanges:
         query: Callable[[str], RunningQuery],
         policy_host: PolicyHost,
         sharing: QuerySharing,
-        migrations: Migrations,
         stop_times: StopTimes,
+        share: Callable[[RunningQuery], None],
     ) -> None:
+        """`share` lets a query share operators again, unless its plan is about to change."""
         self._query = query
         self._policy_host = policy_host
         self._sharing = sharing
-        self._migrations = migrations
         self._stop_times = stop_times
+        self._share = share
 
     def reclass(self, id_: str, class_name: str) -> None:
         """Move a query to another class, effective immediately."""
         query = self._active(id_, "its class")
         self._sharing.keep_apart(query)
         self._policy_host.rearrange(query, lambda: setattr(query, "class_name", class_name))
-        if not self._migrations.under_way(query):
-            self._sharing.add(query)
+        self._share(query)
 
     def weigh(self, id_: str, weight: int) -> None:
         """Set a query's weight within its class, for policies that use weights; the default is 1."""
@@ -65,8 +64,7 @@ class QueryChanges:
                 source.stop_at(time)
             self._stop_times.watch(query)
         finally:
-            if not self._migrations.under_way(query):
-                self._sharing.add(query)
+            self._share(query)
 
     def aim_at(self, id_: str, latency_target: int | None, utility: Mapping[str, Expression]) -> None:
         """Set a query's latency target (us), and the utility of its rows for load shedding, by stream."""

@@ -22,6 +22,8 @@ _READ_ROWS = 65_536  # rows of the result log that are hashed at once
 class CountingSink:
     """Counts result rows and discards them."""
 
+    revision = 0
+
     def __init__(self) -> None:
         self.offset = 0
 
@@ -39,6 +41,8 @@ class CountingSink:
 
 class MemorySink:
     """Stores results as batches in memory, for tests and small tools."""
+
+    revision = 0
 
     def __init__(self) -> None:
         self.offset = 0

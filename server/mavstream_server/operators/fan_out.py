@@ -160,7 +160,7 @@ def _joined(batches: list[Batch]) -> Batch:
 class _NoSink:
     """The sink of a fan-out, which never appends to it."""
 
-    offset = 0
+    offset = revision = 0
 
     def append(self, batch: Batch, now: int, positions: Sequence[int]) -> None:
         raise AssertionError("a fan-out has no answers")

@@ -31,6 +31,10 @@ class Sink(Protocol):
     def offset(self) -> int:
         """The offset of the next answer."""
 
+    @property
+    def revision(self) -> int:
+        """How often the query's plan was replaced before the next answer."""
+
     def append(self, batch: Batch, now: int, positions: Sequence[int]) -> None:
         """Append the rows of a batch that was answered at `now` (UTC, ns), and the mark behind them.
 

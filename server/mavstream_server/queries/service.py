@@ -151,6 +151,7 @@ class QueryService:
             self.planner,
             self.placement,
             self._crashes,
+            checkpoints,
             self.classes.has,
         )
         self.quotas = OwnerQuotas(registry, self.metrics, self._fail)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from mavstream_protocol.typed_plan import TypedPlan
 from mavstream_server.ingest.stream_store import StreamStore
-from mavstream_server.queries.query import Query
 from mavstream_server.queries.registry import QueryRegistry
 from mavstream_server.tables.store import TableStore
 
@@ -27,8 +27,7 @@ class TableJoins:
         return {keys for plan in plans if plan for name, keys in plan.table_keys if name == table}
 
 
-async def index_tables(tables: TableStore, query: Query, *, earlier: bool) -> None:
-    """Index the tables of a query before rows are joined with them; `earlier` includes all their versions."""
-    if query.plan is not None:
-        for table, keys in query.plan.table_keys:
-            await tables.index(table, keys, earlier)
+async def index_tables(tables: TableStore, plan: TypedPlan, *, earlier: bool) -> None:
+    """Index the tables of a plan before rows are joined with them; `earlier` includes all their versions."""
+    for table, keys in plan.table_keys:
+        await tables.index(table, keys, earlier)

@@ -17,6 +17,7 @@ from mavstream_server.columns.arrow import arrow_from_columns
 from mavstream_server.columns.column import Column, Ints
 from mavstream_server.columns.dictionary import Dictionary
 from mavstream_server.log import Cursor, Frame, GapError
+from mavstream_server.results.line_formats import encode_csv, encode_events, encode_json_lines
 from mavstream_server.results.row_metadata import gather_rows, with_metadata
 
 MOST_BYTES = 1 << 20
@@ -31,9 +32,16 @@ class ResultFormat(StrEnum):
     ROWS = "rows"
     """JSON, a list of objects."""
     ARROW = "arrow"
+    EVENTS = "events"
+    """Server-sent events, one per row."""
+    LINES = "lines"
+    """JSON, an object per line."""
+    CSV = "csv"
 
 
-CHUNK_ROWS = {ResultFormat.ROWS: 500, ResultFormat.ARROW: 5_000}
+PUSHED = (ResultFormat.ROWS, ResultFormat.ARROW)
+"""The formats of websockets; the others are those of HTTP responses."""
+CHUNK_ROWS = dict.fromkeys(ResultFormat, 500) | {ResultFormat.ARROW: 5_000}
 """The most rows of a chunk by format: encoding one blocks the event loop, for 1 us per row in JSON."""
 
 
@@ -85,12 +93,21 @@ def read_chunk(
     return ResultChunk(start, start + fitting, origin, schema, plain_batch(columns, schema))
 
 
+_LINES = {
+    ResultFormat.EVENTS: encode_events,
+    ResultFormat.LINES: encode_json_lines,
+    ResultFormat.CSV: encode_csv,
+}
+
+
 def encode_chunk(chunk: ResultChunk, format_: ResultFormat) -> str | bytes:
     """Return the message with the rows of a chunk: text for JSON, binary for Arrow."""
     start, stop, (epoch, *_), _, batch = chunk
     if format_ is ResultFormat.ARROW:
         header = RowsHeader(offset=start, epoch=epoch, count=stop - start)
         return seal(header.model_dump_json().encode(), encode_message(batch))
+    if format_ in _LINES:
+        return _LINES[format_](batch, start)
     # Built by hand: a model would validate every row again.
     head = b'{"type":"rows","offset":%d,"epoch":%d,"rows":' % (start, epoch)
     return b"".join((head, encode_rows(batch), b"}")).decode()

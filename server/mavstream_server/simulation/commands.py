@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,9 +14,11 @@ from rich.console import Console
 import mavstream_server.scheduling  # noqa: F401 (registers the policies)
 from mavstream_protocol.errors import InvalidObject, MavstreamError
 from mavstream_server.simulation.entry import compare as compare_policies
+from mavstream_server.simulation.policy_files import policy_name
 from mavstream_server.simulation.report.result import Result
-from mavstream_server.simulation.report.tables import comparison, single
+from mavstream_server.simulation.report.tables import comparison, series_table, single
 from mavstream_server.simulation.scenario import Service
+from mavstream_server.simulation.series import SETTINGS, Sweep, parse_sweep, run_series, summarised, write_csv
 from mavstream_server.simulation.workload.export import from_server as export
 from mavstream_server.simulation.workload.loading import load, names, to_yaml
 from mavstream_server.simulation.workload.model import Workload
@@ -31,10 +34,12 @@ def simulate(
     workload: Annotated[
         str | None, typer.Argument(help="Name of a built-in workload, or a YAML file.")
     ] = None,
-    policy: Annotated[str, typer.Option(help="The scheduling policy.")] = "cqc",
+    policy: Annotated[
+        str, typer.Option(help="The scheduling policy, or module:Class of one of your own.")
+    ] = "cqc",
     options: Annotated[str | None, typer.Option(help="Options of the policy, as a JSON object.")] = None,
     compare: Annotated[
-        str | None, typer.Option(metavar="POLICIES", help="Compare several policies: rr,hr,cqc,abd.")
+        str | None, typer.Option(metavar="POLICIES", help="Compare several policies: rr,hr,mine:Mine.")
     ] = None,
     cores: Annotated[int | None, typer.Option(min=1, max=64, help="Cores that run operators.")] = None,
     source_cores: Annotated[
@@ -44,6 +49,19 @@ def simulate(
         float | None, typer.Option(help="Virtual seconds; by default until all tuples are processed.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same run.")] = 0,
+    seeds: Annotated[int, typer.Option(min=1, max=1000, help="Runs with as many seeds, from --seed on.")] = 1,
+    sweep: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME=FIRST:LAST:STEP",
+            help="Runs with several values (or NAME=VALUE,VALUE) of utilisation, cores, source_cores, "
+            "seconds or a parameter of the workload.",
+        ),
+    ] = None,
+    csv: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", dir_okay=False, help="Write a line per run and class; - is stdout."),
+    ] = None,
     utilisation: Annotated[
         float | None, typer.Option(min=0.01, max=1.5, help="Scale the work on tuples to this utilisation.")
     ] = None,
@@ -81,9 +99,18 @@ def simulate(
             "sources": _service(sources),
         }
         if compare is not None:
-            chosen: list[Any] = [name.strip() for name in compare.split(",") if name.strip()]
+            chosen: list[Any] = [policy_name(name.strip()) for name in compare.split(",") if name.strip()]
         else:
-            chosen = [(policy, _options(options))]
+            chosen = [(policy_name(policy), _options(options))]
+        if seeds > 1 or sweep is not None or csv is not None:
+            if picture is not None:
+                raise typer.BadParameter(
+                    "--picture draws one run of each policy: leave out --seeds and --sweep"
+                )
+            _run_series(
+                workload, parameter, model, chosen, settings, seeds, _sweep(sweep), csv, as_json=json_
+            )
+            return
         results = compare_policies(model, chosen, **settings)
         _show(results, compared=compare is not None, as_json=json_)
         if picture is not None:
@@ -91,6 +118,59 @@ def simulate(
     except (MavstreamError, typer.BadParameter) as error:
         _complain(error)
         raise typer.Exit(2) from None
+
+
+def _sweep(text: str | None) -> Sweep | None:
+    try:
+        return None if text is None else parse_sweep(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"--sweep: {error}") from None
+
+
+def _run_series(
+    workload: str | None,
+    parameters: list[str] | None,
+    model: Workload,
+    chosen: list[Any],
+    settings: dict[str, Any],
+    seeds: int,
+    sweep: Sweep | None,
+    file: Path | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Run several seeds and values, and show means with confidence intervals, or write all runs."""
+
+    def compared(value: float | None, seed: int) -> Mapping[str, Result]:
+        given, used = {**settings, "seed": seed}, model
+        if sweep is not None and value is not None:
+            if sweep.name in SETTINGS:
+                given[sweep.name] = int(value) if sweep.name.endswith("cores") else value
+            elif workload is None:
+                raise typer.BadParameter(f"--sweep: the workload of a server has no parameter '{sweep.name}'")
+            else:
+                used = load(workload, dict(map(_parameter, [*(parameters or ()), f"{sweep.name}={value}"])))
+        return compare_policies(used, chosen, **given)
+
+    first = settings["seed"]
+    runs = list(run_series(compared, sweep, range(first, first + seeds)))
+    if file is None:
+        rows = list(summarised(runs))
+        if as_json:
+            names = ("value", "policy", "class", "mean_ms", "half_interval_ms")
+            typer.echo(json.dumps([dict(zip(names, row, strict=True)) for row in rows]))
+            return
+        console = Console(highlight=False)
+        name = None if sweep is None else sweep.name
+        console.print(series_table(name, rows, seeds))
+    elif str(file) == "-":
+        write_csv(sys.stdout, runs, sweep)
+    else:
+        try:
+            with file.open("w", encoding="utf-8", newline="") as opened:
+                write_csv(opened, runs, sweep)
+        except OSError as error:
+            raise typer.BadParameter(f"--csv: cannot write '{file}' ({error.strerror})") from None
 
 
 def _workload(name: str | None, parameters: list[str] | None, server: str | None) -> Workload:

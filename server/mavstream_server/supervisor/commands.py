@@ -111,14 +111,12 @@ class EngineCommands(ABC):
         """
         await self.call(MigratePlan(id_, plan, version, plan_json), large=True)
 
-    async def replace_plan(
-        self, id_: str, plan: TypedPlan, version: int, plan_json: str, revision: int
-    ) -> None:
+    async def replace_plan(self, command: ReplacePlan) -> None:
         """Replace the plan of a running query; returns when the new one runs and a checkpoint says so.
 
         Raises EngineRefused, and then the query keeps its plan; EngineUnavailable if the outcome is unknown.
         """
-        await self.call(ReplacePlan(id_, plan, version, plan_json, revision), large=True)
+        await self.call(command, large=True)
 
     async def start_trace(self, most: int) -> None:
         """Start to record slices, up to `most`; `take_trace` must be called in any case afterwards."""

@@ -138,14 +138,14 @@ def test_rows_are_appended_from_files_and_standard_input(url: str, name: str, tm
         "rows.json": '[{"id": 3, "word": "c"}]',
         "columns.json": '{"id": [4, 5], "word": ["d", "e"]}',
         "rows.ndjson": lines,
-        "rows.csv": 'id,word\n6,7\n7,"x, y"\n8,',
+        "rows.csv": 'id,word\n6,7\n7,"x, y"\nx,8',
     }
     for file, content in contents.items():
         (tmp_path / file).write_text(content)
     for file, rows in {"rows.json": 1, "columns.json": 2, "rows.ndjson": 2}.items():
         assert answer(url, "stream", "append", name, str(tmp_path / file))["rows"] == rows
     refused = command(url, "stream", "append", name, str(tmp_path / "rows.csv"))
-    assert (refused.returncode, "rows/2/word" in refused.stderr) == (1, True)
+    assert (refused.returncode, "line 4, column 'id'" in refused.stderr) == (1, True)
     (tmp_path / "rows.csv").write_text('id,word\n6,7\n7,"x, y"')
     assert answer(url, "stream", "append", name, str(tmp_path / "rows.csv"))["rows"] == 2
     parquet.write_table(pa.table({"id": [9], "word": ["z"]}), tmp_path / "rows.parquet")

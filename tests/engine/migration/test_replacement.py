@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -13,8 +14,12 @@ from tests.support.plans.equivalent_plans import counting, readings_of, rows, ty
 from tests.support.plans.rewriting_steps import IN, Nodes, select
 from tests.support.scale import scaled
 
-from mavstream_server.engine.migration.migration import MigrationRefused
+from mavstream_protocol.queries import OnError
+from mavstream_server.engine.errors import UnknownObject
+from mavstream_server.engine.migration.replacement import NewPlan, Replaced
+from mavstream_server.engine.query import RunningQuery
 from mavstream_server.engine.states import IllegalMove
+from mavstream_server.log import LogOptions
 from mavstream_server.testing import ManualClock, ScriptedStream, run_plan
 from mavstream_server.testing.plans import PlanRun, Row
 
@@ -42,6 +47,15 @@ JOIN = {
     "on": [["home", "home"]],
     "compute": {"x": "l.x", "y": "r.x"},
 }
+
+
+def again(below: str, size: str, column: str = "n") -> dict[str, Any]:
+    """Return an aggregate over the answers of another operator."""
+    compute = {"count": "count()", "sum": f"sum({column})"}
+    return {"op": "aggregate", "input": below, "window": windowed(size), "compute": compute}
+
+
+BEGINS_ANEW = {"windows by rows"}
 PAIRS: dict[str, tuple[Nodes, Nodes]] = {
     "no state": (
         {**IN, "p": PROJECTED, "out": select("p", "x % 2 = 0")},
@@ -63,7 +77,52 @@ PAIRS: dict[str, tuple[Nodes, Nodes]] = {
         {**IN, "out": counting("in")},
         {**IN, "out": counting("in", windowed("6s", partial=True))},
     ),
+    "hopping to tumbling": (
+        {**IN, "out": counting("in", HOPPING)},
+        {**IN, "out": counting("in", windowed("30s"))},
+    ),
+    "windows of windows": (
+        {**IN, "out": select("in", "x > 3")},
+        {**IN, "a": counting("in", windowed("4s")), "out": again("a", "20s")},
+    ),
     "windows by rows": (by_rows(7), by_rows(5)),
+    "another stream": (
+        {**IN, "out": counting("in")},
+        {"in": OTHER["other"], "out": counting("in", windowed("8s"))},
+    ),
+    "another stream without state": (
+        {**IN, "out": select("in", "x > 10")},
+        {"in": OTHER["other"], "out": select("in", "x > 20")},
+    ),
+    "another name of the source": (
+        {**IN, "out": counting("in")},
+        {"renamed": IN["in"], "out": counting("renamed", windowed("7s"))},
+    ),
+    "a join added": (
+        {**IN, "out": select("in", "x > 10")},
+        {**IN, **OTHER, "out": {**JOIN, "within": "3s"}},
+    ),
+    "a join in windows added": (
+        {**IN, "out": counting("in")},
+        {**IN, **OTHER, "out": {**JOIN, "window": windowed("5s")}},
+    ),
+    "a join removed": (
+        {**IN, **OTHER, "out": {**JOIN, "within": "2s"}},
+        {"other": OTHER["other"], "out": counting("other")},
+    ),
+    "windows above a join": (
+        {**IN, **OTHER, "j": {**JOIN, "within": "2s"}, "out": again("j", "5s", "x")},
+        {**IN, **OTHER, "j": {**JOIN, "within": "2s"}, "out": again("j", "9s", "y")},
+    ),
+    "a union": (
+        {**IN, "out": counting("in")},
+        {
+            **IN,
+            **OTHER,
+            "u": {"op": "union", "inputs": ["in", "other"]},
+            "out": counting("u", windowed("6s")),
+        },
+    ),
     "joins": (
         {**IN, **OTHER, "out": {**JOIN, "within": "2s"}},
         {**IN, **OTHER, "big": select("in", "x > 20"), "out": {**JOIN, "left": "big", "within": "4s"}},
@@ -100,41 +159,70 @@ def streams_of(
     ]
 
 
-def seam_of(run: PlanRun, new: Nodes, streams: list[ScriptedStream]) -> tuple[int, dict[str, int]]:
-    """Replace the plan and run on until that is done; returns the offset and the positions of the seam."""
-    found: list[tuple[int, dict[str, int]]] = []
+def replaced(
+    run: PlanRun, new: Nodes, streams: list[ScriptedStream], **changes: Any
+) -> tuple[Replaced, dict[str, int]]:
+    """Replace the plan and run on until that is done; returns the positions at the seam, too."""
+    seam: dict[str, int] = {}
+    found: list[Replaced | str] = []
+    rearrange = run.engine.policy_host.rearrange
 
-    def ended(failure: str | None) -> None:
-        assert failure is None, (failure, run.query.reason)
-        positions = {source.name: source.cursor.position for source in run.query.network.sources}
-        named = {node.name: node.stream for node in run.query.request.plan.sources}
-        found.append((run.sink.offset, {named[name]: position for name, position in positions.items()}))
+    def rearranged(query: RunningQuery, change: Callable[[], None]) -> None:
+        seam.update(positions_of(run, streams))
+        rearrange(query, change)
 
-    run.engine.replace("q", typed(new, "out", *streams), 1, ended)
+    run.engine.replacements._policy_host.rearrange = rearranged  # type: ignore[method-assign]
+    version = run.query.migrations.version + 1
+    run.engine.replace("q", NewPlan(typed(new, "out", *streams), **changes), version, found.append)
     while not found:
         run.engine.step()
-    return found[0]
+    assert isinstance(found[0], Replaced), found
+    return found[0], seam
+
+
+def positions_of(run: PlanRun, streams: list[ScriptedStream]) -> dict[str, int]:
+    """Return where a query's sources are; of other streams, all rows that are there."""
+    nodes = run.query.request.plan.sources
+    found = {node.stream: run.query.sources[node.name].work.cursor.position for node in nodes}
+    return {stream.name: found.get(stream.name, stream.reader.end) for stream in streams}
+
+
+def started(
+    tmp_path: Path, case: str, seed: int
+) -> tuple[Random, dict[str, list[Row]], list[ScriptedStream], PlanRun]:
+    """Return a query with the old plan of a case that has run for a while."""
+    random = Random(f"{case} {seed}")
+    data = {name: generated(random, 300) for name in ("readings", "other")}
+    streams = streams_of(tmp_path / "all", data, random, dict.fromkeys(data, 300))
+    run = run_plan(PAIRS[case][0], "out", streams, train=random.randrange(1, 20))
+    for _ in range(random.randrange(60)):
+        run.engine.step()
+    return random, data, streams, run
 
 
 @pytest.mark.parametrize("case", PAIRS)
 @pytest.mark.parametrize("seed", range(scaled(4, 60)))
-def test_rows_before_the_seam_are_answered_by_the_old_plan_and_those_behind_it_by_the_new_one(
-    tmp_path: Path, case: str, seed: int
-) -> None:
-    random, (old, new) = Random(f"{case} {seed}"), PAIRS[case]
-    names = ["readings", *(["other"] if "other" in old else [])]
-    data = {name: generated(random, 300) for name in names}
-    streams = streams_of(tmp_path / "all", data, random)
-    run = run_plan(old, "out", streams, train=random.randrange(1, 20))
-    for _ in range(random.randrange(12)):
-        run.engine.step()
-    offset, positions = seam_of(run, new, streams)
+def test_the_new_plan_goes_on_as_if_it_had_always_run(tmp_path: Path, case: str, seed: int) -> None:
+    (old, new), (random, data, streams, run) = PAIRS[case], started(tmp_path, case, seed)
+    outcome, seam = replaced(run, new, streams)
+    offset = outcome.offset
+    for each in streams:
+        each.complete()
     found = run.rows()
-    before = run_plan(old, "out", streams_of(tmp_path / "before", data, random, positions)).rows()
-    again = streams_of(tmp_path / "after", data, random)
-    after = run_plan(new, "out", again, positions=positions).rows()
-    assert Counter(found[:offset]) == Counter(before)
-    assert Counter(found[offset:]) == Counter(after)
+
+    def answers(plan: Nodes, name: str, **options: Any) -> Counter[Row]:
+        stops = seam if name in ("before", "known") else None
+        return Counter(
+            run_plan(plan, "out", streams_of(tmp_path / name, data, random, stops), **options).rows()
+        )
+
+    assert Counter(found[:offset]) == answers(old, "before")
+    if case in BEGINS_ANEW:
+        expected = answers(new, "after", positions=seam)
+    else:
+        expected = answers(new, "every") - answers(new, "known")
+    assert Counter(found[offset:]) == expected
+    assert run.engine.policy_host.admitted.keys() <= {"q"}
 
 
 @pytest.mark.parametrize("seed", range(scaled(4, 60)))
@@ -148,7 +236,7 @@ def test_operators_that_are_the_same_keep_their_state(tmp_path: Path, seed: int)
     for _ in range(random.randrange(12)):
         run.engine.step()
     held = run.query.network.operators["a"]
-    offset, positions = seam_of(run, new, streams)
+    (offset, _), positions = replaced(run, new, streams)
     found = run.rows()
     assert run.query.network.operators.get("a", held) is held
     early = streams_of(tmp_path / "before", data, random, positions)
@@ -158,34 +246,80 @@ def test_operators_that_are_the_same_keep_their_state(tmp_path: Path, seed: int)
     assert Counter(found[offset:]) == every - known, "windows that were open are answered whole"
 
 
-def test_rows_of_windows_that_are_dropped_are_counted(stream: MakeStream) -> None:
+def test_windows_with_rows_that_are_not_retained_are_not_answered(stream: MakeStream) -> None:
+    readings = stream("readings", FIELDS, event_time="ts", options=LogOptions(segment_bytes=4096))
+    run = run_plan({**IN, "out": select("in", "x >= 0")}, "out", [readings])
+    for n in range(195):
+        readings.rows(*rows(n, 1))
+    assert len(run.rows()) == 195
+    readings.writer.remove_before(readings.writer.segments[-1].serial)
+    begin = readings.writer.begin
+    assert 100 < begin < 190
+    outcome, _ = replaced(run, {**IN, "out": counting("in", windowed("100s"))}, [readings])
+    assert outcome == Replaced(195, {"readings": begin})
+    readings.rows(*rows(195, 200))
+    readings.complete()
+    assert {row[3] // SECOND for row in run.rows()[195:]} == {200, 300}
+    assert run.query.counters["out"]["missed"] == 5, "those behind the seam"
+
+
+def test_a_warm_up_that_fails_leaves_the_query_as_it_is(stream: MakeStream) -> None:
     readings = readings_of(stream)
     run = run_plan({**IN, "out": counting("in")}, "out", [readings])
     readings.rows(*rows(0, 25))
-    run.rows()
-    seam_of(run, {**IN, "out": counting("in", windowed("5s"))}, [readings])
-    readings.rows(*rows(25, 20))
+    run.engine.run()
+    broken = {
+        **IN,
+        "p": {**PROJECTED, "compute": {"x": "sqrt(-1 - x)", "home": "home"}},
+        "out": counting("p", HOPPING),
+    }
+    found: list[Replaced | str] = []
+    change = NewPlan(typed(broken, "out", readings), on_error=OnError.FAIL)
+    run.engine.replace("q", change, 1, found.append)
+    run.engine.run()
+    assert len(found) == 1
+    assert isinstance(found[0], str)
+    assert "the new plan failed on earlier rows: operator 'p' met a row" in found[0]
+    readings.rows(*rows(25, 10))
     readings.complete()
-    assert {row[3] // SECOND for row in run.rows()[6:]} == {25, 30, 35, 40}
+    assert len(run.rows()) == len(run_plan({**IN, "out": counting("in")}, "out", [readings]).rows())
 
 
-def test_a_replacement_is_refused_or_given_up_and_the_query_goes_on(stream: MakeStream) -> None:
+def test_other_options_come_with_a_plan(stream: MakeStream) -> None:
+    readings = readings_of(stream)
+    plan = {**IN, "out": {"op": "project", "input": "in", "compute": {"x": "sqrt(x - 31)"}}}
+    run = run_plan(plan, "out", [readings])
+    readings.rows(*rows(0, 31))
+    assert run.rows()[30] == (None,)
+    assert len(run.rows()) == 31
+    replaced(run, plan, [readings], on_error=OnError.SKIP, memory_limit=1 << 20)
+    assert run.query.request.memory_limit == 1 << 20
+    readings.rows(*rows(30, 2))
+    assert run.rows()[31:] == [(0.0,)]
+
+
+def test_a_replacement_is_refused_or_given_up_and_the_query_goes_on(
+    tmp_path: Path, stream: MakeStream
+) -> None:
     readings = readings_of(stream)
     run = run_plan({**IN, "out": select("in", "x > 0")}, "out", [readings])
-    other = {"source": IN["in"], "out": select("source", "x > 0")}
-    failures: list[str | None] = []
-    with pytest.raises(MigrationRefused, match="same sources, by name"):
-        run.engine.replace("q", typed(other, "out", readings), 1, failures.append)
+    found: list[Replaced | str] = []
     readings.rows(*rows(0, 5))
     run.engine.step()
-    new = typed({**IN, "out": select("in", "x > 2")}, "out", readings)
-    run.engine.replace("q", new, 1, failures.append)
+    new = NewPlan(typed({**IN, "out": select("in", "x > 2")}, "out", readings))
+    run.engine.replace("q", new, 1, found.append)
     run.engine.pause("q")
-    assert failures == ["the query was paused"]
+    assert found == ["the query was paused"]
     with pytest.raises(IllegalMove, match="paused"):
-        run.engine.replace("q", new, 1, failures.append)
+        run.engine.replace("q", new, 1, found.append)
     assert len(run.rows()) == 4
     run.engine.resume("q")
-    run.engine.replace("q", new, 1, failures.append)
+    absent = ScriptedStream(tmp_path, "absent", FIELDS, ManualClock())
+    elsewhere = typed(
+        {"in": {"op": "source", "stream": "absent"}, "out": select("in", "x > 2")}, "out", absent
+    )
+    with pytest.raises(UnknownObject, match="'absent' is not attached"):
+        run.engine.replace("q", NewPlan(elsewhere), 1, found.append)
+    run.engine.replace("q", new, 1, found.append)
     run.engine.stop("q")
-    assert failures[1:] == ["the query has ended"]
+    assert found[1:] == ["the query has ended"]

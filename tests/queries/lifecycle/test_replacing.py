@@ -9,13 +9,16 @@ from typing import Any
 
 import pytest
 from tests.support.servers.running_server import until
-from tests.support.services.query_service import HOT_PLAN, Service, served
+from tests.support.services.query_service import HOT_PLAN, READINGS, Service, served
 
+from mavstream_protocol import StreamSpec
 from mavstream_protocol.plans.plan import Plan, SelectNode
+from mavstream_protocol.tuples import decode_rows
 from mavstream_protocol.wire.resources import DesiredState, QueryChange
 from mavstream_server.core.errors import Conflict, NotFound, Refused, StorageFull, WrongVersion
 from mavstream_server.core.failpoints import ONCE_VARIABLE, VARIABLE
-from mavstream_server.supervisor.engine_link import EngineUnavailable
+from mavstream_server.queries.planning.validation import InvalidQuery
+from mavstream_server.supervisor.engine_link import EngineRefused, EngineUnavailable
 
 Run = Callable[[Callable[[Service], Coroutine[Any, Any, None]]], None]
 
@@ -74,7 +77,7 @@ def test_a_put_query_is_registered_and_then_replaced_while_it_runs(run: Run) -> 
         assert all_temps(made) == [25, 35, 31]
         plan = await made.queries.views.plan("mine")
         assert (condition(plan.plan), plan.running) == ("temp > 30", None)
-        types = []
+        types: list[Any] = []
         with made.subscription("mine") as again:
             while "rows" not in types[2:]:
                 types.append(json.loads(await again.next() or "")["type"])
@@ -115,7 +118,7 @@ def test_a_query_goes_on_with_other_columns_and_earlier_answers_keep_theirs(run:
         await made.kill_engine()
         await made.feed(32)
         await until(lambda: made.queries.results.of(made.queries.get("mine")).end == 4, "the last answer")
-        types = []
+        types: list[Any] = []
         with made.subscription("mine") as again:
             while len(types) < 6:
                 message = json.loads(await again.next() or "")
@@ -163,13 +166,15 @@ def test_who_reads_results_from_the_earliest_gets_those_with_the_present_columns
 def test_what_cannot_be_replaced_is_refused_and_the_query_goes_on(run: Run) -> None:
     async def test(made: Service) -> None:
         info, _ = await made.queries.put("mine", above(20))
-        renamed = json.loads(json.dumps(above(30)).replace('"in"', '"source"'))
-        for body, message in (
-            (renamed, "reads readings as in, and the new plan readings as source"),
-            (above(30, on_error="fail"), "keeps its on_error"),
-        ):
-            with pytest.raises(Conflict, match=message):
-                await made.queries.put("mine", body)
+        with pytest.raises(Conflict, match="keeps its mode"):
+            await made.queries.put("mine", counted("readings") | {"mode": "one_time"})
+        absent = json.loads(json.dumps(above(30)).replace("readings", "absent"))
+        with pytest.raises(InvalidQuery, match="absent"):
+            await made.queries.put("mine", absent)
+        sums = {"plan": above(30)["plan"] | {"nodes": failing(), "root": "p"}, "on_error": "fail"}
+        await made.feed(25)
+        with pytest.raises(EngineRefused, match="the new plan failed on earlier rows"):
+            await made.queries.put("mine", sums)
         with pytest.raises(Refused, match="the address names query 'mine' and the body 'other'"):
             await made.queries.put("mine", above(30, name="other"))
         with pytest.raises(WrongVersion):
@@ -181,8 +186,97 @@ def test_what_cannot_be_replaced_is_refused_and_the_query_goes_on(run: Run) -> N
             await made.queries.put("mine", above(30))
         await made.queries.change("mine", QueryChange(state=DesiredState.RUNNING))
         assert made.catalog.replacement(info.id) is None
-        await made.feed(25)
-        assert await temps(made, 1) == [25]
+        await made.feed(26)
+        assert await temps(made, 2) == [25, 26]
+
+    run(test)
+
+
+def failing() -> dict[str, Any]:
+    """Return a plan whose windows need the rows before the seam, which fail."""
+    window = {"kind": "tumbling", "size": "10s"}
+    return {
+        "in": HOT_PLAN["nodes"]["in"],
+        "bad": {"op": "project", "input": "in", "compute": {"at": "at", "root": "sqrt(0 - temp)"}},
+        "p": {"op": "aggregate", "input": "bad", "window": window, "compute": {"sum": "sum(root)"}},
+    }
+
+
+def counted(stream: str, size: str = "10s") -> dict[str, Any]:
+    window = {"kind": "tumbling", "size": size}
+    count = {"op": "aggregate", "input": "in", "window": window, "compute": {"n": "count()"}}
+    return {"plan": {"root": "n", "nodes": {"in": {"op": "source", "stream": stream}, "n": count}}}
+
+
+def test_windows_that_reach_back_over_the_seam_are_answered_whole(run: Run) -> None:
+    async def test(made: Service) -> None:
+        await made.queries.put("mine", above(20))
+        await made.feed(21, 22, 23)
+        await temps(made, 3)
+        info, _ = await made.queries.put("mine", counted("readings"))
+        assert info.revision == 1
+        await made.kill_engine()
+        await made.feed(1)
+        assert (await made.answers("mine", 4, 2))[0]["n"] == 3
+        assert (await made.queries.views.info("mine")).epoch == 1
+
+    run(test)
+
+
+def test_a_query_goes_on_with_other_streams(run: Run) -> None:
+    async def test(made: Service) -> None:
+        made.streams.create(StreamSpec.model_validate({**READINGS, "name": "other"}))
+
+        async def feed_other(sequence: int, *temps: int) -> None:
+            rows = [
+                {"at": sequence * 1_000_000_000 + n * 1_000_000, "room": "attic", "temp": temp}
+                for n, temp in enumerate(temps)
+            ]
+            batch = decode_rows(made.streams.spec("other").schema(), rows)
+            await made.streams.enqueuer.ingest("tests", "other", sequence, batch, 1000)
+
+        await made.queries.put("mine", above(20))
+        await made.feed(21, 22, 23)
+        await feed_other(1, 31, 32)
+        await temps(made, 3)
+        await made.queries.put("mine", counted("other"))
+        assert made.queries.users("other") == [made.queries.get("mine").id]
+        assert made.queries.users("readings") == []
+        await made.kill_engine()
+        await made.feed(24)
+        await feed_other(2, 33)
+        assert (await made.answers("mine", 4, 2))[0]["n"] == 2
+        other = {"op": "source", "stream": "other"}
+        join = {
+            "op": "join", "left": "in", "right": "other", "within": "1500s", "where": "l.temp < r.temp",
+            "compute": {"low": "l.temp", "high": "r.temp"},
+        }  # fmt: skip
+        nodes = {"in": HOT_PLAN["nodes"]["in"], "other": other, "j": join}
+        info, _ = await made.queries.put(
+            "mine", {"plan": {"root": "j", "nodes": nodes}, "memory_limit": "16MB"}
+        )
+        assert (info.revision, info.spec.memory_limit) == (2, 16_000_000)
+        await feed_other(3, 34)
+        await made.feed(30)
+        await made.feed(31)
+        pairs = sorted((row["low"], row["high"]) for row in await made.answers("mine", 8, 3))
+        # Each with a row from behind the seam; (24, 33) lies before it.
+        assert pairs == [(24, 34), (30, 33), (30, 34), (31, 34)]
+
+    run(test)
+
+
+def test_other_options_of_the_same_plan_are_a_replacement_too(run: Run) -> None:
+    async def test(made: Service) -> None:
+        await made.queries.put("mine", above(20))
+        info, _ = await made.queries.put("mine", above(20, on_error="skip", memory_limit="16MB"))
+        assert (info.revision, info.spec.on_error.value, info.spec.memory_limit) == (1, "skip", 16_000_000)
+        await made.feed(21)
+        await temps(made, 1)
+        await made.kill_engine()
+        await made.feed(22)
+        await temps(made, 2)
+        assert (await made.queries.views.info("mine")).epoch == 1
 
     run(test)
 

@@ -20,20 +20,23 @@ from mavstream_protocol.wire.resources import (
     QueryInfo,
     Validation,
 )
+from mavstream_protocol.wire.results import OnLag
 from mavstream_protocol.wire.trials import TrialResult, TrialSpec
 from mavstream_server.api.access.audit import OBJECT
 from mavstream_server.api.auth import require
 from mavstream_server.api.bodies import ARROW, JSON, QueryRoute
-from mavstream_server.api.encodings import NOT_ACCEPTABLE, prefers
+from mavstream_server.api.encodings import NOT_ACCEPTABLE, preferred, prefers
 from mavstream_server.api.paging import PageQuery
 from mavstream_server.api.problems import documented
 from mavstream_server.api.routers.stream_rows import WithMetadata
 from mavstream_server.api.services import Parts, Services
+from mavstream_server.api.streaming.results import EVENTS, FORMATS, ResultStream
 from mavstream_server.api.versions import IfMatch, etag
 from mavstream_server.core.principal import Principal
 from mavstream_server.queries.query import Query as RegisteredQuery
 from mavstream_server.queries.views.plans import query_sql
 from mavstream_server.results.service import DEFAULT_PULL, MOST_PULLED
+from mavstream_server.results.subscription import LATEST, Subscription
 
 router = APIRouter(prefix="/v1/queries", tags=["queries"], route_class=QueryRoute)
 
@@ -215,12 +218,48 @@ async def show_qos(query: Found, parts: Parts) -> QosReport:
     return parts.reports.report(query, (await parts.queries.metrics.of((query.id,))).get(query.id))
 
 
+LastEventId = Annotated[
+    int | None,
+    Header(
+        alias="Last-Event-ID",
+        ge=-1,
+        le=_LAST_OFFSET,
+        description="The offset of the last row received, which browsers send when they connect again",
+    ),
+]
+
+
+def _streamed(
+    parts: Services,
+    who: Principal,
+    query: RegisteredQuery,
+    media_type: str,
+    after: int | str | None,
+    on_lag: OnLag | None,
+    *,
+    follow: bool,
+) -> Response:
+    """Return the response with rows as they are answered; raises TooManySubscribers, OffsetAhead."""
+    told = media_type == EVENTS or on_lag is OnLag.GAP
+    subscription = Subscription(
+        parts.results,
+        parts.results.of(query),
+        after,
+        FORMATS[media_type],
+        OnLag.GAP if told else OnLag.DISCONNECT,
+    )
+    return ResultStream(parts, who, subscription, media_type, gaps=told, follow=follow)
+
+
 _PULLED: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "Rows of one epoch. As Arrow the rows are an IPC stream, and the headers "
         "`Mavstream-Next`, `Mavstream-Epoch`, `Mavstream-Revision`, `Mavstream-End`, `Mavstream-Complete`, "
         "`Mavstream-Gap` (`START-STOP`) and `Mavstream-Gap-Reason` carry the rest",
-        "content": {ARROW: {"schema": {"type": "string", "format": "binary"}}},
+        "content": {
+            ARROW: {"schema": {"type": "string", "format": "binary"}},
+            **{kind: {"schema": {"type": "string"}} for kind in FORMATS},
+        },
     },
     406: NOT_ACCEPTABLE,
 }
@@ -228,7 +267,7 @@ _PULLED: dict[int | str, dict[str, Any]] = {
 
 @router.get(
     "/{id}/results",
-    responses={**documented(404), **_PULLED},
+    responses={**documented(404, 429), **_PULLED},
     response_model=PulledResults,
 )
 async def pull_results(
@@ -240,13 +279,26 @@ async def pull_results(
         int | None,
         Query(ge=-1, le=_LAST_OFFSET, description="Offset of the last row received; omit it for all rows"),
     ] = None,
+    last_event_id: LastEventId = None,
+    latest: Annotated[bool, Query(description="Streams: begin with the next new row")] = False,
+    follow: Annotated[bool, Query(description="Streams: whether to wait for further rows")] = True,
+    on_lag: Annotated[
+        OnLag | None,
+        Query(description="JSON lines, CSV: with `gap` they go on where rows are missing"),
+    ] = None,
     limit: Annotated[int, Query(ge=0, le=MOST_PULLED, description="Maximum number of rows")] = DEFAULT_PULL,
     metadata: WithMetadata = False,
 ) -> Response:
     """Get results. A websocket at the same path has them pushed (`?after=&format=&on_lag=`).
 
-    The `Accept` header selects the format: JSON, or an Arrow IPC stream.
+    The `Accept` header selects the format: a page of JSON or an Arrow IPC stream, or a stream of rows as they
+    are answered: server-sent events, JSON lines or CSV. Events have the offset as id, and say of gaps; the
+    others have rows alone and break off at a gap. `limit` and `metadata` are for pages.
     """
+    if (streamed := preferred(request, tuple(FORMATS))) is not None:
+        query.require_reader(who)
+        before = after if last_event_id is None else last_event_id
+        return _streamed(parts, who, query, streamed, LATEST if latest else before, on_lag, follow=follow)
     as_arrow = prefers(request, ARROW, JSON)
     query.require_reader(who)
     pulled = await parts.results.pull_synced(query, after, limit, metadata=metadata)

@@ -19,7 +19,7 @@ from mavstream_server.api.services import services_of
 from mavstream_server.core.errors import Forbidden, NotFound, Refused
 from mavstream_server.core.principal import Principal
 from mavstream_server.ingest.messages import cut_reason
-from mavstream_server.results.encoding import ResultFormat
+from mavstream_server.results.encoding import PUSHED, ResultFormat
 from mavstream_server.results.service import OffsetAhead, TooManySubscribers
 from mavstream_server.results.subscription import LATEST, Lagging, Subscription
 
@@ -47,7 +47,7 @@ def read_parameters(params: QueryParams) -> Parameters:
         raise Refused(f"parameter '{strange[0][:40]}' is not known: there are after, format and on_lag")
     return Parameters(
         _offset(params.get("after")),
-        ResultFormat(_one_of("format", params.get("format", ResultFormat.ROWS), tuple(ResultFormat))),
+        ResultFormat(_one_of("format", params.get("format", ResultFormat.ROWS), PUSHED)),
         OnLag(_one_of("on_lag", params.get("on_lag", OnLag.GAP), tuple(OnLag))),
     )
 

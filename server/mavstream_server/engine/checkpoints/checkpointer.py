@@ -335,6 +335,7 @@ class Checkpointer:
                 at.plan_version,
                 plan,
                 at.oldest_arrival,
+                query.output.sink.revision,
             )
             saved = saving.save(query, _MOST_EMITTED)
             upstream = query.request.plan.upstream_queries.values()

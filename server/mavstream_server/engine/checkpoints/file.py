@@ -47,6 +47,8 @@ class CheckpointHeader:
     """That plan as JSON; None for the registered one."""
     oldest_arrival: int | None = None
     """The lowest arrival time (ns) of the rows that were read and may still join a stored table."""
+    revision: int = 0
+    """How often the query's plan had been replaced."""
 
 
 def write(path: Path, header: CheckpointHeader, snapshot: bytes, *, sync: bool = False) -> int:

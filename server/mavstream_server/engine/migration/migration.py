@@ -55,23 +55,15 @@ class MigrationRefused(MavstreamError):
     code = "swap_refused"
 
 
-Ended = Callable[[str | None], None]
-"""Called at the end of a replacement, with the reason if it was given up."""
-
-
 class Migration:
     """A migration in progress."""
 
-    __slots__ = ("ask", "ended", "exchange", "limit", "since", "version")
+    __slots__ = ("ask", "exchange", "limit", "since", "version")
 
-    def __init__(
-        self, exchange: OperatorExchange, version: int, limit: int = 0, ended: Ended | None = None
-    ) -> None:
+    def __init__(self, exchange: OperatorExchange, version: int, limit: int = 0) -> None:
         self.exchange = exchange
         self.version = version
         self.limit = limit
-        self.ended = ended
-        """Set for a replacement: a plan that need not be equivalent."""
         self.ask: Ask | None = None
         self.since = 0
         """When new operators began to run in parallel with the old ones (monotonic clock, ns)."""
@@ -127,34 +119,6 @@ class Migrations:
         query.migrations.stage, query.migrations.note = MigrationStage.DRAINING, None
         migration.ask = self._quiescent_points.ask([query], partial(self._begin, migration))
 
-    def replace(self, query: RunningQuery, plan: TypedPlan, version: int, ended: Ended) -> None:
-        """Exchange a query's plan for another at the next quiescent point; `ended` is called then.
-
-        No other migration of the query may be in progress.
-        """
-        exchange = OperatorExchange(query, plan)
-        migration = self._in_progress[query] = Migration(exchange, version, ended=ended)
-        query.migrations.stage, query.migrations.note = MigrationStage.DRAINING, None
-        migration.ask = self._quiescent_points.ask([query], partial(self._exchange, migration, ended))
-
-    def _exchange(self, migration: Migration, ended: Ended) -> None:
-        """Replace the operators; those of the old plan that are not kept end with their state."""
-        exchange, query = migration.exchange, migration.exchange.query
-        make = self._make(exchange.plan, query.request.options)
-        try:
-            self._rearrange(query, partial(exchange.begin, make, partial(self._task, query)))
-            query.output.change(exchange.plan.schema)
-        except Exception as error:
-            self.drop(query, f"the new operators could not be made: {error}")
-            return
-        self._rearrange(query, exchange.finish)
-        exchange.announce_gap()
-        del self._in_progress[query]
-        query.migrations.version, query.migrations.stage = migration.version, None
-        # Recorded before the query may share operators again, in the state that it has now.
-        ended(None)
-        self._completed(query)
-
     def drop(self, query: RunningQuery, why: str) -> None:
         """Give up a query's migration, if any, between two slices; it continues with its present plan."""
         migration = self._in_progress.pop(query, None)
@@ -167,8 +131,6 @@ class Migrations:
             self._rearrange(query, migration.exchange.leave_out)
             self._quiescent_points.wake(query)
         query.migrations.stage, query.migrations.note = None, query.migrations.note or why
-        if migration.ended is not None:
-            migration.ended(query.migrations.note)
         self._completed(query)
 
     def forget(self, query: RunningQuery) -> None:
@@ -176,8 +138,6 @@ class Migrations:
         migration = self._in_progress.pop(query, None)
         if migration is not None:
             query.migrations.stage, query.migrations.note = None, "the query has ended"
-            if migration.ended is not None:
-                migration.ended(query.migrations.note)
 
     def failed(self, query: RunningQuery, operator: str, error: Exception) -> bool:
         """Give up a migration because a new operator failed; returns False if the operator is not new."""
@@ -237,30 +197,24 @@ class Migrations:
 
 def check(query: RunningQuery, plan: TypedPlan) -> None:
     """Raise MigrationRefused or IllegalMove if a query cannot get a plan, regardless of operator state."""
-    check_replacement(query, plan)
-    running = query.request.plan
-    if plan.schema != running.schema:
-        raise MigrationRefused(
-            f"query {query.id!r} answers {', '.join(running.schema.names)}, the new plan "
-            f"{', '.join(plan.schema.names)}; give a plan with the same columns and types"
-        )
-    if needs_of(query.request.plan) != needs_of(plan):
-        raise MigrationRefused(
-            f"query {query.id!r} and its new plan do not depend on order alike, so they cannot give the same "
-            "answer; give a plan with the same kinds of windows and joins"
-        )
-
-
-def check_replacement(query: RunningQuery, plan: TypedPlan) -> None:
-    """Raise MigrationRefused or IllegalMove if a plan cannot replace a query's, equivalent or not."""
     running, name = query.request.plan, f"query {query.id!r}"
     if query.state is not QueryState.RUNNING:
         raise IllegalMove(f"{name} is {query.state.value}; its plan can be swapped while it is running")
+    if plan.schema != running.schema:
+        raise MigrationRefused(
+            f"{name} answers {', '.join(running.schema.names)}, the new plan {', '.join(plan.schema.names)}; "
+            "give a plan with the same columns and types"
+        )
     before, after = ({node.name: node.stream for node in p.sources} for p in (running, plan))
     if before != after or running.tables != plan.tables:
         raise MigrationRefused(
             f"{name} reads {_listed(before, running)}, the new plan {_listed(after, plan)}; "
             "give a plan with the same sources, by name, and the same tables"
+        )
+    if needs_of(running) != needs_of(plan):
+        raise MigrationRefused(
+            f"query {query.id!r} and its new plan do not depend on order alike, so they cannot give the same "
+            "answer; give a plan with the same kinds of windows and joins"
         )
 
 

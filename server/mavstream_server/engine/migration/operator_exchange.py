@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from mavstream_protocol.typed_plan import TypedNode, TypedPlan
-from mavstream_server.columns.batch import BEGIN_OF_TIME, Mark, mark_only
+from mavstream_server.columns.batch import BEGIN_OF_TIME, Mark
 from mavstream_server.engine.migration import frontier
 from mavstream_server.engine.migration.reuse import kept_nodes
 from mavstream_server.engine.query import NEW, RunningQuery
@@ -37,8 +37,6 @@ class OperatorExchange:
         self.kept = kept_nodes(query.request.plan, plan, query.request.options.one_time)
         self._operators: dict[str, Operator] = {}
         """The new plan's operators, by node: those that are retained, sources included, and new ones."""
-        self._touched: dict[str, int] = {}
-        """The latest time (us) of an answer that earlier rows contribute to, by node."""
         self._bounds: dict[str, int] = {}
         """The latest time (us) of incomplete answers, by new stateful node; empty if there were no rows."""
         self.reach = 0
@@ -83,7 +81,7 @@ class OperatorExchange:
             self._operators[name] = operator
             marks[name] = frontier.mark_above(node, operator, marks)
         sources = self._sources()
-        touched = self._touched = frontier.touched(self.plan, sources)
+        touched = frontier.touched(self.plan, sources)
         latest = max(touched[name] for name in sources)
         self._bounds = {node.name: touched[node.name] for node in self.anew if latest != BEGIN_OF_TIME}
         self.reach = max((bound + 1 - latest for bound in self._bounds.values()), default=0)
@@ -144,24 +142,6 @@ class OperatorExchange:
         query.tasks, query.sources = tasks, sources
         query.request = replace(query.request, plan=self.plan)
         self._apply(self.plan)
-
-    def announce_gap(self) -> None:
-        """Tell new stateful operators that they have not seen the rows so far, as after a pause.
-
-        Windows of theirs that these rows could be in are skipped. Called after `finish`, if the new operators
-        did not run in parallel with the old ones.
-        """
-        arrival = max((source.frontier.arrival for source in self._sources().values()), default=0)
-        incomplete: set[str] = set()  # new stateful nodes, and those above them, which get their marks
-        anew = {node.name for node in self.anew}
-        for node in self.plan.operating:
-            below = [reference.node for reference in node.inputs]
-            for port, name in enumerate(below):
-                if node.name in anew and name not in incomplete and self._touched[name] != BEGIN_OF_TIME:
-                    mark = Mark(arrival=arrival, gap=self._touched[name])
-                    self._operators[node.name].inputs[port].append(mark_only(mark))
-            if node.name in anew or incomplete.intersection(below):
-                incomplete.add(node.name)
 
     def _tasked(self) -> list[str]:
         return [name for name, operator in self._operators.items() if not isinstance(operator, Source)]

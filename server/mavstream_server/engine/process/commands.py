@@ -55,7 +55,7 @@ from mavstream_server.engine.process.messages import (
     Value,
     WeighQuery,
 )
-from mavstream_server.engine.process.replacements import Replacements
+from mavstream_server.engine.process.replacements import PlanReplacer
 from mavstream_server.engine.process.result_logs import ResultLogs
 from mavstream_server.engine.process.table_need import table_need
 from mavstream_server.engine.query import RunningQuery
@@ -139,7 +139,7 @@ class HostedEngine:
             diverged,
         )
         self.recoveries = Recoveries()
-        self._replacements = Replacements(self.engine, self.checkpointer)
+        self._replacements = PlanReplacer(self.engine, self.checkpointer, hello.query_memory)
         self._notify_ended = ended
         self._started = clock.monotonic()
         self._epochs: dict[str, int] = {}

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from mavstream_protocol.classes import QueryClass
 from mavstream_protocol.expressions.typed import Expression
+from mavstream_protocol.queries import OnError
 from mavstream_protocol.scheduling import DEFAULT_SCHEDULER, SchedulerSettings, Sharing
 from mavstream_protocol.typed_plan import TypedPlan
 from mavstream_server.core.metrics import ClassMetricsReply, EngineMetrics, QueryMetrics, TargetMetricsReply
@@ -204,7 +205,7 @@ class MigratePlan:
 
 @dataclass(frozen=True, slots=True)
 class ReplacePlan:
-    """Replace the plan of a running query at its next quiescent point. Done().
+    """Replace the plan of a running query as soon as possible. Done().
 
     The reply means that the new plan runs, and that a checkpoint says so; repeating the command with the same
     version is safe. Refused with `replace_refused` if the query goes on with its plan.
@@ -218,6 +219,9 @@ class ReplacePlan:
     """The plan as JSON, to be stored in checkpoints."""
     revision: int
     """How often the plan was replaced, this time included."""
+    on_error: OnError = OnError.NULL
+    memory_limit: int | None = None
+    utility: Mapping[str, Expression] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,24 +8,23 @@ from functools import partial
 
 from mavstream_server.engine.checkpoints.checkpointer import Checkpointer
 from mavstream_server.engine.engine import Engine
+from mavstream_server.engine.migration.replacement import NewPlan, Replaced, ReplacementRefused
 from mavstream_server.engine.process.messages import Done, Failed, ReplacePlan, Reply
 from mavstream_server.engine.sinks import ResultLogSink
 
 _log = logging.getLogger(__name__)
 
-_PATIENCE = 10_000_000_000  # ns that a query may take to process what it has read
-REFUSED = "replace_refused"
-
 Replier = Callable[[Reply], None]
 
 
-class Replacements:
-    """The replacements that wait for a quiescent point of their query."""
+class PlanReplacer:
+    """Replaces plans on command, and records the replacements."""
 
-    def __init__(self, engine: Engine, checkpointer: Checkpointer) -> None:
+    def __init__(self, engine: Engine, checkpointer: Checkpointer, query_memory: int | None) -> None:
+        """`query_memory` is the memory limit of queries that have none of their own."""
         self._engine = engine
         self._checkpointer = checkpointer
-        self._deadlines: dict[str, int] = {}
+        self._query_memory = query_memory
 
     def begin(self, command: ReplacePlan, reply: Replier) -> None:
         """Replace a query's plan as soon as possible, and reply then; raises MavstreamError."""
@@ -33,26 +32,27 @@ class Replacements:
         if query.active and query.migrations.version == command.version:  # the reply was lost
             self._checkpointer.when_recorded(command.id, partial(reply, Done(None)))
             return
-        self._engine.replace(command.id, command.plan, command.version, partial(self._ended, command, reply))
-        self._deadlines[command.id] = self._engine.clock.monotonic() + _PATIENCE
+        limit = self._query_memory if command.memory_limit is None else command.memory_limit
+        change = NewPlan(command.plan, command.on_error, limit, command.utility)
+        self._engine.replace(command.id, change, command.version, partial(self._ended, command, reply))
 
     def check(self, now: int) -> None:
         """Give up what takes too long; `now` is monotonic. Cheap to call often."""
-        for id_, deadline in tuple(self._deadlines.items()):
-            if now > deadline:
-                why = f"it did not process what it had read within {_PATIENCE // 1_000_000_000} s; try again"
-                self._engine.migrations.drop(self._engine.query(id_), why)
+        self._engine.replacements.check(now)
 
-    def _ended(self, command: ReplacePlan, reply: Replier, failure: str | None) -> None:
+    def _ended(self, command: ReplacePlan, reply: Replier, outcome: Replaced | str) -> None:
         """Record a replacement before the query goes on, and reply when that is on disk."""
-        self._deadlines.pop(command.id, None)
-        if failure is not None:
-            reply(Failed(REFUSED, f"query {command.id!r} keeps its plan: {failure}"))
+        if isinstance(outcome, str):
+            refused = f"query {command.id!r} keeps its plan: {outcome}"
+            reply(Failed(ReplacementRefused.code, refused))
             return
         query, checkpointer = self._engine.query(command.id), self._checkpointer
         sink = query.output.sink
         if isinstance(sink, ResultLogSink):
             sink.revision = command.revision
+        if outcome.lacking:
+            fields = {"query": query.id, "first_retained": dict(outcome.lacking)}
+            _log.warning("rows before a replacement are not retained any more", extra={"fields": fields})
         try:
             checkpointer.add_plan(query.id, command.version, command.plan_json)
             checkpointer.record_command(query)

@@ -37,6 +37,8 @@ _PAUSE_S, _PAUSES = 0.002, 40
 class _FirstAnswers:
     """Sink that keeps the first answers and counts all."""
 
+    revision = 0
+
     def __init__(self, limit: int) -> None:
         self.offset = 0
         self.batches: list[Batch] = []

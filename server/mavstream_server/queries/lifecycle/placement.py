@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from mavstream_protocol.errors import InvalidObject
 from mavstream_protocol.plans.plan import Plan
 from mavstream_protocol.queries import ReadFrom
+from mavstream_protocol.typed_plan import TypedPlan
 from mavstream_protocol.utility import infer_utility
 from mavstream_protocol.wire.resources import ActualState, DesiredState
 from mavstream_server.catalog.catalog import Catalog
@@ -144,7 +145,7 @@ class Placement:
             try:
                 earlier = query.record.spec.from_ is ReadFrom.EARLIEST
                 # Building the index of a large table would block the engine.
-                await index_tables(self._tables, query, earlier=earlier)
+                await index_tables(self._tables, query.plan, earlier=earlier)
                 await self._start(query)
             except EngineUnavailable as error:
                 self._postpone(query, error)
@@ -161,7 +162,7 @@ class Placement:
         for stream in query.streams - self._attached:
             await self._attach(stream)
         await self._replacements.settle(query)
-        await self._attach_upstream(query)
+        await self._attach_upstream(query.upstream.values())
         if self._registry.readers(query.id):
             await self._attach_results(query)  # before it starts, so that nothing is removed that they need
         for stored in self._checkpoints.stored(query.id):
@@ -198,7 +199,7 @@ class Placement:
             await self._link.forget_query(query.id)
             for stream in query.streams:
                 await self._attach(stream)
-            await self._attach_upstream(query)
+            await self._attach_upstream(query.upstream.values())
             await self._link.start_query(command, large=query.large)
         if query.final is None:
             query.placed, query.paused, query.begun = True, command.paused, True
@@ -211,9 +212,18 @@ class Placement:
         await self._link.attach_stream(stream, self._streams / stream)
         self._attached.add(stream)
 
-    async def _attach_upstream(self, query: Query) -> None:
+    async def prepare(self, plan: TypedPlan) -> None:
+        """Have the engine find what a plan reads that a running query is to get."""
+        for source in plan.sources:
+            if source.query is None:
+                await self._attach(source.stream)
+        await self._attach_upstream(plan.upstream_queries.values())
+        # Rows from before it begins are read again, with the versions that were current then.
+        await index_tables(self._tables, plan, earlier=True)
+
+    async def _attach_upstream(self, ids: Iterable[str]) -> None:
         """Let a query read the results of others, which are started before it."""
-        for id_ in query.upstream.values():
+        for id_ in ids:
             upstream = self._registry.get(id_)
             if not upstream.placed:
                 await self.place(upstream)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 
-from pydantic import ValidationError
-
 from mavstream_protocol.plans.plan import Plan
 from mavstream_protocol.queries import QuerySpec
 from mavstream_protocol.typed_plan import TypedPlan
@@ -66,19 +64,12 @@ class ReplacementRecords:
         spec = self._catalog.replacement(query.id)
         if spec is None:
             return
-        if self._took_effect(query, spec):
+        if self._took_effect(query):
             seen = self._catalog.seen_fields.of(query.id, replacement=True)
             self.complete(query, spec, await self._type_plan(spec, seen))
         else:
             self.drop(query)
 
-    def _took_effect(self, query: Query, spec: QuerySpec) -> bool:
-        for stored in self._checkpoints.stored(query.id)[:1]:
-            try:
-                return (
-                    stored.header.plan is not None
-                    and Plan.model_validate_json(stored.header.plan) == spec.plan
-                )
-            except ValidationError:
-                return False
-        return False
+    def _took_effect(self, query: Query) -> bool:
+        stored = self._checkpoints.stored(query.id)
+        return bool(stored) and stored[0].header.revision > query.revision

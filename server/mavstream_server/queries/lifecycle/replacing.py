@@ -9,9 +9,11 @@ from mavstream_protocol.admission import AdmissionEstimate
 from mavstream_protocol.errors import ProblemItem
 from mavstream_protocol.queries import Mode, QuerySpec
 from mavstream_protocol.typed_plan import TypedPlan
+from mavstream_protocol.utility import infer_utility
 from mavstream_protocol.wire.resources import DesiredState, QueryChange, QueryInfo
 from mavstream_server.core.errors import Conflict, NotFound, Refused, WrongVersion
 from mavstream_server.core.principal import Principal
+from mavstream_server.engine.process.messages import ReplacePlan
 from mavstream_server.queries.admission_control import AdmissionControl
 from mavstream_server.queries.chains import check_replacement
 from mavstream_server.queries.lifecycle.changes import QueryChanges
@@ -25,9 +27,12 @@ from mavstream_server.queries.registry import QueryRegistry
 from mavstream_server.results.service import ResultService
 from mavstream_server.supervisor.engine_link import EngineLink, EngineRefused, EngineUnavailable
 
-_ATTEMPTS = 5
-"""Large state is written for longer than the engine's reply is waited for; asking again is safe."""
-_FIXED = ("mode", "on_error", "memory_limit", "start_at", "derive", "backend")
+_ATTEMPTS = 25
+"""Earlier rows are read again, and large state is written, for longer than the engine's reply is waited for;
+asking again is safe."""
+_FIXED = ("mode", "start_at", "derive", "backend")
+_OF_THE_PLAN = ("plan", "on_error", "memory_limit")
+"""What the engine gets with a plan."""
 
 Add = Callable[[Planned, Principal], Awaitable[QueryInfo]]
 
@@ -95,7 +100,7 @@ class QueryReplacement:
         # Where it begins to read was decided when it began.
         spec = spec.model_copy(update={"from_": before.from_})
         _check_fixed(query, spec)
-        if spec.plan == before.plan:
+        if all(getattr(spec, name) == getattr(before, name) for name in _OF_THE_PLAN):
             await self._changes.make(query, _options(before, spec), version)
             return None
         async with query.lock:
@@ -103,7 +108,6 @@ class QueryReplacement:
             if version is not None and version != query.record.version:
                 raise WrongVersion(f"query '{query.id}'", version, query.record.version)
             _check_state(query)
-            _check_plan(query, planned.plan)
             check_replacement(query, planned.plan, self._registry)
             estimate = None if planned.applicant is None else self._admission.admit(planned.applicant)
             await self._replace(query, spec, planned.plan, version)
@@ -115,6 +119,7 @@ class QueryReplacement:
             await self._placement.set_stop_time(query, spec.stop_at)
         number = query.running_plans.add(spec.plan, plan)
         try:
+            await self._placement.prepare(plan)
             self._records.begin(query, spec, plan, version)
             await self._tell(query, spec, plan, number)
         except EngineRefused:
@@ -129,10 +134,19 @@ class QueryReplacement:
         await self._placement.enact(query)
 
     async def _tell(self, query: Query, spec: QuerySpec, plan: TypedPlan, number: int) -> None:
-        text, revision = spec.plan.model_dump_json(), query.revision + 1
+        command = ReplacePlan(
+            query.id,
+            plan,
+            number,
+            spec.plan.model_dump_json(),
+            query.revision + 1,
+            spec.on_error,
+            spec.memory_limit,
+            infer_utility(spec.qos, plan),
+        )
         for attempt in range(_ATTEMPTS):
             try:
-                await self._link.replace_plan(query.id, plan, number, text, revision)
+                await self._link.replace_plan(command)
                 return
             except EngineUnavailable:
                 # Without an engine the next one goes on with the plan that the last checkpoint has.
@@ -179,6 +193,12 @@ def _check_state(query: Query) -> None:
             "replaced: put the new one under another name",
             code="not_replaceable",
         )
+    if query.record.spec.mode is Mode.ONE_TIME:
+        raise Conflict(
+            f"query '{query.id}' is a one-time query, which answers one window: put it under another "
+            "name, or delete the query first",
+            code="not_replaceable",
+        )
     if query.final is None and query.placed and query.record.desired is DesiredState.RUNNING:
         return
     if query.final is not None:
@@ -188,25 +208,3 @@ def _check_state(query: Query) -> None:
     else:
         todo = "its plan can be replaced while it runs; try again then"
     raise Conflict(f"query '{query.id}' is {query.state.value}: {todo}", code="wrong_state")
-
-
-def _check_plan(query: Query, plan: TypedPlan) -> None:
-    """Raise Conflict if a plan cannot go on where the plan of a running query ends."""
-    assert query.plan is not None
-    old, again = query.plan, "put it under another name, or delete the query first"
-    if query.record.spec.mode is Mode.ONE_TIME:
-        raise Conflict(
-            f"query '{query.id}' is a one-time query, which answers one window: {again}",
-            code="not_replaceable",
-        )
-    before, after = ({node.name: node.stream for node in one.sources} for one in (old, plan))
-    if before != after or old.tables != plan.tables:
-        raise Conflict(
-            f"query '{query.id}' reads {_inputs(before, old)}, and the new plan {_inputs(after, plan)}: read "
-            f"the same streams under the same node names and the same tables, or {again}",
-            code="not_replaceable",
-        )
-
-
-def _inputs(sources: dict[str, str], plan: TypedPlan) -> str:
-    return ", ".join([*(f"{stream} as {name}" for name, stream in sources.items()), *sorted(plan.tables)])

@@ -8,6 +8,7 @@ from mavstream_protocol.errors import ProblemItem
 from mavstream_protocol.wire.resources import ActualState, DesiredState, QueryChange
 from mavstream_server.catalog.catalog import Catalog
 from mavstream_server.core.errors import Conflict
+from mavstream_server.engine.checkpoints.store import CheckpointStore
 from mavstream_server.ingest.stream_store import StreamStore
 from mavstream_server.queries.lifecycle.crashes import QueryCrashes
 from mavstream_server.queries.lifecycle.placement import Placement
@@ -30,6 +31,7 @@ class QueryResuming:
         planner: QueryPlanner,
         placement: Placement,
         crashes: QueryCrashes,
+        checkpoints: CheckpointStore,
         has_class: Callable[[str], bool],
     ) -> None:
         self._catalog = catalog
@@ -39,6 +41,7 @@ class QueryResuming:
         self._planner = planner
         self._placement = placement
         self._crashes = crashes
+        self._checkpoints = checkpoints
         self._has_class = has_class
 
     async def resume(self, query: Query, change: QueryChange, version: int | None) -> None:
@@ -57,6 +60,7 @@ class QueryResuming:
             query.record = self._catalog.reopen(query.id, version)
             query.plan, query.begun, query.suspect = plan, True, False
             self._crashes.forget(query.id)
+            self._checkpoints.remove(query.id)  # one may have been written while the query failed
             self._readers.add(query)
             self._readers.hold(query, positions)
             self._registry.note(query)

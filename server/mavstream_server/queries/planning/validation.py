@@ -16,6 +16,7 @@ from mavstream_protocol.plans.budget import check_bytes
 from mavstream_protocol.plans.graph import unknown
 from mavstream_protocol.plans.inference import check_one_time, infer
 from mavstream_protocol.plans.plan import Plan
+from mavstream_protocol.quantities import format_size
 from mavstream_protocol.queries import Mode, OnError, QueryBackend, QuerySpec, SqlQuerySpec
 from mavstream_protocol.schema import Schema
 from mavstream_protocol.sql import Catalog, parse_select
@@ -108,8 +109,11 @@ def _plan_of_sql(sql: object, data: Mapping[str, Any], catalog: Catalog) -> Plan
 
 def changed(spec: QuerySpec, values: Mapping[str, Any]) -> QuerySpec:
     """Return a specification with other attribute values; raises InvalidQuery with a pointer per error."""
+    before = dict(spec)
+    if spec.memory_limit is not None:
+        before["memory_limit"] = format_size(spec.memory_limit)  # a bare number would be refused
     try:
-        return QuerySpec.model_validate({**dict(spec), **values})
+        return QuerySpec.model_validate({**before, **values})
     except ValidationError as error:
         raise InvalidQuery([_item(one) for one in error.errors(include_url=False)]) from None
 

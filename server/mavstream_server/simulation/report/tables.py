@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -40,6 +40,23 @@ def comparison(results: Mapping[str, Result]) -> RenderableType:
             f"{result.utilisation:.1%}",
         )
     return Group(f"{escape(first.workload)}: mean response times by class", table)
+
+
+def series_table(
+    sweep: str | None,
+    rows: Iterable[tuple[float | None, str, str, float | None, float | None]],
+    seeds: int,
+) -> RenderableType:
+    """Return a table of a series: mean response times with 95 % confidence intervals."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in (*([] if sweep is None else [sweep]), "policy", "class"):
+        table.add_column(escape(name))
+    for name in ("mean ms", "± ms"):
+        table.add_column(name, justify="right")
+    for value, policy, class_, mean, half in rows:
+        head = [] if sweep is None else [_number(value)]
+        table.add_row(*head, escape(policy), escape(class_), _number(mean), _number(half))
+    return Group(f"mean response times of {seeds} seeds, with 95 % confidence intervals", table)
 
 
 def _head(result: Result) -> str:

@@ -1,0 +1,1 @@
+"""Responses that do not end until the query does: results as server-sent events, JSON lines and CSV."""

@@ -1,0 +1,54 @@
+"""`mavstream stats`, `mavstream top`, and `mavstream policies` without a server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from tests.support.commands.in_process import command
+from tests.support.servers.running_server import eventually
+
+from mavstream import Client, stream
+from mavstream.cli.stats import _p95
+from mavstream.testing import start_server
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with start_server() as found, Client(found) as client:
+        client.create_stream("readings", fields="v:int")
+        client.put_class("alarms", 6)
+        query = client.submit(stream("readings").where("v > 1"), name="high", class_="alarms")
+        client.append("readings", [{"v": n} for n in range(10)])
+        eventually(lambda: query.info().results == 8, "the answers")
+        yield found
+
+
+def test_metrics_are_shown(url: str) -> None:
+    shown = command("stats", "--url", url).stdout
+    assert "policy" in shown
+    lines = [line.split() for line in shown.splitlines()]
+    assert ["alarms", "6", "1", "10", "8"] in [line[:5] for line in lines]
+    assert json.loads(command("stats", "--url", url, "-o", "json").stdout)["streams"] == 1
+
+
+def test_the_load_of_classes_and_queries_is_watched(url: str) -> None:
+    found = json.loads(command("top", "--url", url, "--every", "0.1", "-o", "json").stdout)
+    assert [(one["class"], one["queries"]) for one in found["classes"]] == [("alarms", 1), ("default", 0)]
+    assert [(one["query"], one["results"]) for one in found["queries"]] == [("high", 8)]
+    shown = command("top", "--url", url, "--every", "0.1").stdout
+    assert "1 queries, 0 subscribers" in shown
+    assert "high" in shown
+
+
+def test_the_percentile_is_that_of_the_answers_in_between() -> None:
+    assert _p95({"160": 100, "168": 5}, {"160": 100}) == pytest.approx(2 ** (169 / 8) / 1e6)
+    assert _p95({"160": 100}, {"160": 100}) is None
+    assert _p95({}, {}) is None
+
+
+def test_policies_are_listed_without_a_server() -> None:
+    done = command("policies", "--url", "http://127.0.0.1:1", "-o", "json")
+    assert done.returncode == 0, done.stderr
+    assert {"rr", "cqc", "hr"} <= {one["name"] for one in json.loads(done.stdout)}
