@@ -92,7 +92,9 @@ class Scene:
 @pytest.fixture
 def scene(tmp_path: Path) -> Iterator[Scene]:
     with running_server(tmp_path / "data") as server:
-        yield Scene(server)
+        made = Scene(server)
+        yield made
+        made.client.close()
 
 
 def started(scene: Scene) -> None:
@@ -124,6 +126,7 @@ def test_a_server_that_is_killed_is_waited_for(tmp_path: Path) -> None:
         with runner(server, tmp_path / "runner.log", "--master", "local[2]"):
             started(scene)
             scene.feed()
+            scene.client.close()
             server.kill()
             port = server.url.rpartition(":")[2]
             with running_server(tmp_path / "data", "--port", port) as again:
@@ -131,6 +134,7 @@ def test_a_server_that_is_killed_is_waited_for(tmp_path: Path) -> None:
                 scene.feed()
                 scene.complete()
                 scene.check()
+                scene.client.close()
 
 
 def test_what_is_asked_for_is_followed(scene: Scene, tmp_path: Path) -> None:
