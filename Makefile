@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 # Tests and benchmarks start hundreds of processes, which must not compile the sources each time.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: install demo screenshots test test-long lint bench attack chaos clean
+.PHONY: install demo screenshots test test-long lint package bench attack chaos clean
 
 install: $(STAMP)
 
@@ -33,6 +33,10 @@ lint: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# Wheel and sdist in build/package/dist, the wheel installed into a clean environment.
+package:
+	$(PYTHON) .ci/package.py
 
 bench: install
 	$(BIN)/python -m bench engine
