@@ -85,6 +85,17 @@ def test_what_there_is_can_be_read_without_waiting(server: RunningServer, feed: 
         assert list(response.iter_lines()) == []
 
 
+@pytest.mark.parametrize("kind", [EVENTS, LINES, CSV])
+def test_what_an_ended_query_has_is_read_to_its_end(
+    server: RunningServer, feed: Feed, query: str, kind: str
+) -> None:
+    feed.temps(31, 32)
+    answered(server, query, 2)
+    assert server.http.patch(f"/v1/queries/{query}", json={"state": "stopped"}).status_code == 200
+    with opened(server, query, kind, "?follow=false&after=-1") as response:
+        assert "32" in response.read().decode()
+
+
 def test_refusals_are_problems(server: RunningServer, query: str) -> None:
     for path, status in ((f"{query}/results?after=7", 422), ("nobody/results", 404)):
         found = server.http.get(f"/v1/queries/{path}", headers={"accept": EVENTS})

@@ -88,7 +88,9 @@ class Subscription:
             await news.wait()
 
     def next_now(self) -> str | bytes | None:
-        """Return the next message if there is one. Raises Lagging."""
+        """Return the next message if there is one, None after the last. Raises Lagging."""
+        if self._closed:
+            return None
         if not self._opened:
             self._opened = True
             return self._opening()
