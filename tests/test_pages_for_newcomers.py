@@ -1,7 +1,8 @@
-"""The tutorial runs as it stands, and prints what it shows."""
+"""The tutorial and the cookbook run as they stand, and print what they show."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ def lines(text: str) -> list[str]:
     return sorted(line.rstrip() for line in text.strip().splitlines())
 
 
-@pytest.mark.parametrize("name", ["tutorial"])
+@pytest.mark.parametrize("name", ["tutorial", "cookbook"])
 def test_a_page_prints_the_output_that_it_shows(name: str, tmp_path: Path) -> None:
     compared = 0
     with PageRun(ROOT / "docs" / f"{name}.md", tmp_path) as page:
@@ -23,3 +24,8 @@ def test_a_page_prints_the_output_that_it_shows(name: str, tmp_path: Path) -> No
                 assert lines(printed) == lines(shown), f"{name}.md, line {line}"
                 compared += 1
     assert compared >= 6
+
+
+def test_the_cookbook_has_twenty_recipes() -> None:
+    found = re.findall(r"^## (\d+)\. ", (ROOT / "docs" / "cookbook.md").read_text(), re.MULTILINE)
+    assert [int(number) for number in found] == list(range(1, 21))
