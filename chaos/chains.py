@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from random import Random
 from typing import NamedTuple
 
-from chaos.workload import CAP, LISTED, STEP_US, TABLE, ChaosQuery, Check, windows_sql
+from chaos.workload import CAP, LISTED, TABLE, ChaosQuery, Check, near_sql, windows_sql
 from mavstream import query, table
 
 _CHAINS = 4
@@ -74,10 +74,7 @@ def _top(name: str, rows: _Rows, random: Random) -> Iterator[ChaosQuery]:
                 where="l.v < r.v",
                 compute={"l": "l.n", "r": "r.n", "v": "l.v"},
             )
-            sql = (
-                f"SELECT l.n, r.n, l.v FROM ({rows.sql}) l JOIN right_ r ON l.k = r.k AND l.v < r.v "
-                f"AND abs(l.n - r.n) * {STEP_US} <= {near * 1000}"
-            )
+            sql = near_sql("l.n, r.n, l.v", f"({rows.sql})", "right_", near, "l.v < r.v")
             yield ChaosQuery(name, flow, sql)
         case _:
             flow = source.join(

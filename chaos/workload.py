@@ -141,8 +141,7 @@ def queries(seed: int) -> list[ChaosQuery]:
             left.join(
                 right, on=["k"], within=f"{near}ms", compute={"l": "l.n", "r": "r.n", "v": "l.v", "w": "r.v"}
             ).where(f"v > {high} AND w > {high}"),
-            "SELECT l.n, r.n, l.v, r.v FROM left_ l JOIN right_ r ON l.k = r.k "
-            f"AND l.v > {high} AND r.v > {high} AND abs(l.n - r.n) * {STEP_US} <= {near * 1000}",
+            near_sql("l.n, r.n, l.v, r.v", "left_", "right_", near, f"l.v > {high} AND r.v > {high}"),
             qos=_UNATTAINABLE,
         ),
         ChaosQuery(
@@ -165,8 +164,7 @@ def queries(seed: int) -> list[ChaosQuery]:
             left.join(
                 right, on=["k"], within=f"{near}ms", where="l.v > r.v", compute={"l": "l.n", "r": "r.n"}
             ),
-            "SELECT l.n, r.n FROM left_ l JOIN right_ r ON l.k = r.k AND l.v > r.v "
-            f"AND abs(l.n - r.n) * {STEP_US} <= {near * 1000}",
+            near_sql("l.n, r.n", "left_", "right_", near, "l.v > r.v"),
         ),
         ChaosQuery(
             "union",
@@ -227,6 +225,21 @@ def windows_sql(rows_: str, size: int, hop: int, columns: str) -> str:
         f"SELECT {columns}, make_timestamp(w), make_timestamp(w + {size_us}) FROM ("
         f"SELECT *, unnest(range(epoch_us(ts) // {hop_us} * {hop_us} - {size_us - hop_us}, "
         f"epoch_us(ts) // {hop_us} * {hop_us} + 1, {hop_us})) AS w FROM {rows_}) GROUP BY k, w"
+    )
+
+
+def near_sql(columns: str, left: str, right: str, near: int, where: str) -> str:
+    """Return the SQL of a join by key of rows at most `near` ms apart, which also fulfil `where`.
+
+    Both are divided into buckets of numbers, so that not all pairs of a key have to be compared.
+    """
+    reach = near * 1000 // STEP_US
+    width = reach + 1
+    buckets = f"unnest([n // {width} - 1, n // {width}, n // {width} + 1]) AS bucket"
+    return (
+        f"SELECT {columns} FROM (SELECT *, {buckets} FROM {left}) l "
+        f"JOIN (SELECT *, n // {width} AS bucket FROM {right}) r "
+        f"ON l.k = r.k AND l.bucket = r.bucket AND abs(l.n - r.n) <= {reach} AND {where}"
     )
 
 

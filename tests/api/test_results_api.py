@@ -84,7 +84,7 @@ def test_results_are_pulled_as_json_and_as_arrow(server: RunningServer, feed: Fe
         ({"after": -2}, "*/*", 422, "invalid_request"),
         ({"limit": 0}, "*/*", 422, "invalid_request"),
         ({"limit": 10_001}, "*/*", 422, "invalid_request"),
-        ({}, "text/csv", 406, "not_acceptable"),
+        ({}, "image/png", 406, "not_acceptable"),
     ],
 )
 def test_an_invalid_pull_is_explained(

@@ -191,7 +191,7 @@ def test_a_stream_goes_on_after_the_server_was_killed(place: Place, tmp_path: Pa
 
 
 def test_results_of_a_query_are_read_as_a_batch_and_as_a_stream(place: Place, tmp_path: Path) -> None:
-    hot = stream("readings").where("temperature > 5000").select("at", "room", "n")
+    hot = stream("readings").where("temperature > 5000").project(at="at", room="room", n="n")
     query = place.client.submit(hot, name="hot_rooms", from_="earliest")
     expected = [row for row in rows_of(readings(0, ROWS)) if row[2] is not None and row[2] > 5000]
     eventually(lambda: query.info().state == "running", "the query", 300)
