@@ -29,7 +29,6 @@ class Role(StrEnum):
     ADMIN = "admin"
     CLIENT = "client"
     FEEDER = "feeder"
-    RUNNER = "runner"
 
 
 class TokenQuotas(Described):

@@ -8,7 +8,6 @@ from mavstream_server.queries.lifecycle.placement import Placement
 from mavstream_server.queries.lifecycle.start_times import StartTimes
 from mavstream_server.queries.query import Query
 from mavstream_server.queries.registry import QueryRegistry
-from mavstream_server.queries.runs.service import QueryRuns
 from mavstream_server.queries.stream_readers import StreamReaders
 from mavstream_server.results.service import ResultService
 
@@ -24,7 +23,6 @@ class QueryBeginning:
         results: ResultService,
         start_times: StartTimes,
         placement: Placement,
-        runs: QueryRuns,
     ) -> None:
         self._registry = registry
         self._readers = readers
@@ -32,13 +30,9 @@ class QueryBeginning:
         self._results = results
         self._start_times = start_times
         self._placement = placement
-        self._runs = runs
 
     async def begin(self, query: Query) -> None:
         """Start a query that is not scheduled."""
-        if query.outside:
-            self._runs.begin(query, query.record.spec.from_)
-            return
         self._hold(query)
         await self._placement.place(query)
 
@@ -50,10 +44,6 @@ class QueryBeginning:
     def begin_due(self, query: Query) -> None:
         """Start a query whose start time has passed, with the rows that arrived since."""
         self._unschedule(query)
-        if query.outside:
-            # From its start time on, whatever is stored of the time before.
-            self._runs.begin(query, ReadFrom.NOW)
-            return
         self._readers.keep(query, self._ends(query))
         self._placement.place_soon(query)
 
