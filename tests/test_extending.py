@@ -66,7 +66,7 @@ class Step:
             raise BrokenStep(f"{self.path}: the file to edit does not exist")
         (side,) = self.options.keys() & set(SIDES)
         anchor, lines = self.options[side], path.read_text().splitlines(keepends=True)
-        found = [number for number, line in enumerate(lines) if line.strip() == anchor]
+        found = [number for number, line in enumerate(lines) if anchor in (line.strip(), line.rstrip())]
         if len(found) != 1:
             raise BrokenStep(f"{self.path}: expected the line {anchor!r} once, found it {len(found)} times")
         begin, end = (found[0] + offset for offset in SIDES[side])

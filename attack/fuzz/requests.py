@@ -107,6 +107,15 @@ def _valid(random: Random) -> tuple[str, str, dict[str, Any], Any]:
             {"columns": {key: [value] for key, value in _ROW.items()}},
         ),
         ("POST", f"/v1/streams/{stream}/complete", {}, {}),
+        ("PUT", f"/v1/streams/{stream}/stages/fuzz_{number}", {}, [_ROW] * random.randrange(4)),
+        ("GET", f"/v1/streams/{stream}/stages", {}, None),
+        ("DELETE", f"/v1/streams/{stream}/stages/fuzz_{number}", {}, None),
+        (
+            "POST",
+            f"/v1/streams/{stream}/batches",
+            {},
+            {"producer": f"fuzz_{number}", "sequence": random.randrange(3), "stages": [f"fuzz_{number}"]},
+        ),
         (
             "PUT",
             f"/v1/classes/fuzz_{number}",

@@ -82,7 +82,7 @@ def test_results_are_pulled_as_json_and_as_arrow(server: RunningServer, feed: Fe
     [
         ({"after": 99}, "*/*", 422, "offset_ahead"),
         ({"after": -2}, "*/*", 422, "invalid_request"),
-        ({"limit": 0}, "*/*", 422, "invalid_request"),
+        ({"limit": -1}, "*/*", 422, "invalid_request"),
         ({"limit": 10_001}, "*/*", 422, "invalid_request"),
         ({}, "image/png", 406, "not_acceptable"),
     ],

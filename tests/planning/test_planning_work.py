@@ -121,7 +121,7 @@ def work(data: dict[str, Any]) -> int:
 @pytest.mark.parametrize(
     ("make", "size"),
     [
-        (long_expressions, 32),
+        (long_expressions, 64),
         (chain_of_projects, 40),
         (conditions_on_computed_columns, 40),
         (diamonds_below_a_table, 8),

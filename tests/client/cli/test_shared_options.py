@@ -81,7 +81,7 @@ def completed(words: str) -> list[str]:
 
 
 def test_tab_completes_sub_commands_and_options() -> None:
-    assert completed("mavstream st") == ["stream"]
+    assert completed("mavstream str") == ["stream"]
     assert set(completed("mavstream stream ")) >= {"list", "append", "create"}
     assert completed("mavstream query list --st") == ["--state"]
     assert completed("mavstream serve --max-q") == ["--max-queries"]

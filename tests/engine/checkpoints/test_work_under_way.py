@@ -42,7 +42,7 @@ PAIRS = {
         },
     },
 }
-ROWS = 300
+ROWS = 1000
 
 
 class Busy:

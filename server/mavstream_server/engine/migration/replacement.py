@@ -33,8 +33,8 @@ from mavstream_server.engine.migration.handover import Handover, source_on
 from mavstream_server.engine.migration.quiescence import Ask, QuiescentPoints
 from mavstream_server.engine.migration.reuse import kept_nodes
 from mavstream_server.engine.migration.warm_up import (
-    Beginning,
     WarmUp,
+    WarmUpStart,
     beginning,
     fresh_nodes,
     sources_below,
@@ -253,7 +253,7 @@ class Replacements:
 
     def _beginning(
         self, query: RunningQuery, plan: TypedPlan, read_again: frozenset[str], warmed: list[TypedNode]
-    ) -> Beginning:
+    ) -> WarmUpStart:
         """Return where the warm-up has to begin."""
         readers: dict[str, LogReader] = {}
         marks: list[int] = []
@@ -384,7 +384,7 @@ class Replacements:
             operator.abandon()
 
 
-def _warming(query: RunningQuery, request: QueryRequest, begins: Beginning) -> QueryRequest:
+def _warming(query: RunningQuery, request: QueryRequest, begins: WarmUpStart) -> QueryRequest:
     """Return the request of a warm-up."""
     options, id_ = replace(request.options, start_at=None), f"{query.id}{NEW}"
     return replace(request, id=id_, options=options, earliest=False, positions=begins.positions, shares=False)

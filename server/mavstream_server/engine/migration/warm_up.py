@@ -71,7 +71,7 @@ class WarmUp(RunningQuery):
         return True
 
 
-class Beginning(NamedTuple):
+class WarmUpStart(NamedTuple):
     """Where a warm-up begins to read."""
 
     positions: dict[str, int]
@@ -117,7 +117,7 @@ def sources_below(plan: TypedPlan, nodes: Iterable[TypedNode]) -> frozenset[str]
 
 def beginning(
     plan: TypedPlan, nodes: Sequence[TypedNode], readers: Mapping[str, LogReader], watermark: int
-) -> Beginning:
+) -> WarmUpStart:
     """Return from where on rows are needed, so that these nodes are complete at a watermark (us).
 
     `readers` are the logs of the streams that are read.
@@ -129,7 +129,7 @@ def beginning(
         positions[stream], complete = _first_behind(reader, time)
         if not complete:
             lacking[stream] = positions[stream]
-    return Beginning(positions, lacking)
+    return WarmUpStart(positions, lacking)
 
 
 def _latest_unneeded(plan: TypedPlan, nodes: Sequence[TypedNode], watermark: int) -> int:
