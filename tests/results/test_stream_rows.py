@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
@@ -313,7 +314,8 @@ def test_files_that_nobody_reads_are_closed(server: Server) -> None:
         assert maps() > before
         server.clock.advance(seconds=61)
         rows.expire()
-        assert maps() == before
+        gc.collect()  # a file is unmapped with the last array over it
+        assert maps() <= before
         assert await values(rows, 0) == [2, 3]
 
     served(server, store, test)

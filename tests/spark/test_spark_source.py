@@ -276,6 +276,7 @@ def test_the_python_of_the_spark_page_prints_the_shown_output(
     monkeypatch.chdir(tmp_path)
     with start_server(timeout=300) as url:
         program = as_program(page).replace("http://127.0.0.1:8000", url)
+        program = program.replace("checkpoints/", f"{tmp_path}/checkpoints/")  # Java keeps its directory
         exec(compile(program, str(page), "exec"), {})
     printed = capsys.readouterr().out
     shown = blocks(page, "text")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from tests.support.commands.in_process import command
@@ -26,16 +27,27 @@ def url() -> Iterator[str]:
 
 
 def test_metrics_are_shown(url: str) -> None:
-    shown = command("stats", "--url", url).stdout
-    assert "policy" in shown
-    lines = [line.split() for line in shown.splitlines()]
-    assert ["alarms", "6", "1", "10", "8"] in [line[:5] for line in lines]
+    def lines() -> list[list[str]]:
+        shown = command("stats", "--url", url).stdout
+        assert "policy" in shown
+        return [line.split()[:5] for line in shown.splitlines()]
+
+    eventually(lambda: ["alarms", "6", "1", "10", "8"] in lines(), "the load of the class")
     assert json.loads(command("stats", "--url", url, "-o", "json").stdout)["streams"] == 1
 
 
 def test_the_load_of_classes_and_queries_is_watched(url: str) -> None:
-    found = json.loads(command("top", "--url", url, "--every", "0.1", "-o", "json").stdout)
-    assert [(one["class"], one["queries"]) for one in found["classes"]] == [("alarms", 1), ("default", 0)]
+    def top() -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(
+            command("top", "--url", url, "--every", "0.1", "-o", "json").stdout
+        )
+        return found
+
+    expected = [("alarms", 1), ("default", 0)]
+    eventually(
+        lambda: [(one["class"], one["queries"]) for one in top()["classes"]] == expected, "the classes"
+    )
+    found = top()
     assert [(one["query"], one["results"]) for one in found["queries"]] == [("high", 8)]
     shown = command("top", "--url", url, "--every", "0.1").stdout
     assert "1 queries, 0 subscribers" in shown
