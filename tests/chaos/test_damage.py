@@ -23,3 +23,8 @@ def test_the_newest_of_two_checkpoints_is_damaged(tmp_path: Path, pick: int) -> 
     with pytest.raises(CheckpointUnusable):
         store.read("q", 2)
     assert store.read("q", 1) == (HEADER, b"first")
+    assert damage_newest(tmp_path, ["q"], pick) == 0, "the newest is damaged already"
+    store.write(3, HEADER, b"third")
+    assert damage_newest(tmp_path, ["q"], pick) == 0, "the one before is damaged"
+    store.write(4, HEADER, b"fourth")
+    assert damage_newest(tmp_path, ["q"], pick) == 1

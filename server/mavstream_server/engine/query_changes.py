@@ -45,12 +45,18 @@ class RunningQueryChanges:
         self._policy_host.rearrange(query, lambda: setattr(query, "weight", weight))
         self._sharing.reprioritised()
 
-    def shed(self, id_: str, share: float) -> None:
-        """Drop this share (0 to 1) of the rows that a query reads from now on; 0 for none."""
+    def shed(self, id_: str, share: float) -> bool:
+        """Drop this share (0 to 1) of the rows that a query reads from now on; 0 for none.
+
+        Returns whether that changes anything.
+        """
         query = self._active(id_, "what it sheds")
+        if not share and all(source.shedder is None for source in query.network.sources):
+            return False
         self._sharing.leave(query)
         for task in query.sources.values():
             task.work.shed(share)
+        return True
 
     def stop_at(self, id_: str, time: int | None) -> None:
         """Set the arrival time (us) at which a query ends, None for no end; raises StopTimePassed."""

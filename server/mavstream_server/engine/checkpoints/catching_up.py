@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from mavstream_server.engine.checkpoints.cut import cut
 from mavstream_server.engine.checkpoints.records import CheckpointRecord, CheckpointRecords
 from mavstream_server.engine.engine import Engine
 from mavstream_server.engine.query import RunningQuery
+from mavstream_server.engine.states import QueryState
 from mavstream_server.operators.result_source import ResultSource
 
 _log = logging.getLogger(__name__)
@@ -25,26 +26,22 @@ class CatchingUp:
         self._records = records
         self._diverged = diverged
 
-    def check(self) -> list[RunningQuery]:
-        """End the replays that are complete, and report those that left stored results over.
-
-        Returns the queries that were paused, because the engine had died while they were to be.
-        """
-        paused = []
-        for id_, record in tuple(self._records.items()):
-            query = self._engine.queries.get(id_)
+    def check(self, ids: Iterable[str]) -> None:
+        """End the replays of these queries that are complete, and report those that left results over."""
+        for id_ in ids:
+            record, query = self._records[id_], self._engine.queries.get(id_)
             if record.catch_up is None or query is None or not query.active:
                 continue
             if self._behind(query, record) or _in_flight(query):
                 continue
             replay, query.output.replay, record.catch_up = query.output.replay, None, None
-            if record.pauses:
-                record.pauses = False
-                self._engine.pause(id_)
-                paused.append(query)
             if replay is not None:
                 self._report(query, replay.remaining)
-        return paused
+
+    def under_way(self, id_: str) -> bool:
+        """Whether a query was recovered and has not caught up yet."""
+        record, query = self._records.get(id_), self._engine.queries.get(id_)
+        return record is not None and record.catch_up is not None and query is not None and query.active
 
     def _report(self, query: RunningQuery, remaining: int) -> None:
         fields = {"query": query.id, "rows": remaining}
@@ -54,6 +51,8 @@ class CatchingUp:
 
     def _behind(self, query: RunningQuery, record: CheckpointRecord) -> bool:
         """Whether a query has not read all that it may have read before its recovery."""
+        if query.state is QueryState.PAUSED:
+            return False  # it was paused then, too
         positions, ends = cut(query).positions, record.catch_up or {}
         if any(positions.get(name, end) < end for name, end in ends.items()):
             return True

@@ -90,13 +90,10 @@ class Checkpointer:
                 )
         return saved
 
-    def recovered(self, query: RunningQuery, plans: Mapping[int, str], *, pauses: bool) -> None:
-        """Track a query that has been started from a checkpoint, until its replay is complete.
-
-        With `pauses` it is paused then.
-        """
+    def recovered(self, query: RunningQuery, plans: Mapping[int, str]) -> None:
+        """Track a query that has been started from a checkpoint, until it has caught up."""
         stored = self._store.stored(query.id)
-        record = self.records[query.id] = CheckpointRecord(plans=dict(plans), pauses=pauses)
+        record = self.records[query.id] = CheckpointRecord(plans=dict(plans))
         record.number = stored[0].number
         record.kept = [
             Kept(number, header.positions, header.offset, header.oldest_arrival)
@@ -132,16 +129,24 @@ class Checkpointer:
 
     # Commands
 
+    def caught_up(self, id_: str) -> bool:
+        """Whether a query reads rows that it has not read before a recovery; looks it up now."""
+        if self._catching_up.under_way(id_):
+            self._catching_up.check((id_,))
+        return not self._catching_up.under_way(id_)
+
     def record_command(self, query: RunningQuery) -> None:
         """Write a checkpoint at once, since a command has changed which rows take part.
 
-        Little state is written here. Otherwise a forked process writes it, and the query reads nothing until
-        that is done; the others go on. Earlier checkpoints do not know the command: they are removed, also if
-        this one cannot be written.
+        The query must have caught up, since the results that are still to be computed again are not part of a
+        checkpoint. Little state is written here. Otherwise a forked process writes it, and the query reads
+        nothing until that is done; the others go on. Earlier checkpoints do not know the command: they are
+        removed, also if this one cannot be written.
         """
         record = self.records.get(query.id)
         if record is None or not query.active:
             return
+        assert query.output.replay is None, f"query {query.id!r} has not caught up"
         little = query.resident <= _LITTLE and not query.has_unfinished_work
         if query.id not in self._waiting and not self._store.synced and little:
             record.number += 1
@@ -244,8 +249,7 @@ class Checkpointer:
                 self._end_round(self._round)
         elif self._interval is not None and now - self._begun >= self._interval:
             self._begun = now
-            for query in self._catching_up.check():
-                self.record_command(query)
+            self._catching_up.check(tuple(self.records))
             self._begin_round()
 
     def _end_round(self, writer: ForkedWriter) -> None:

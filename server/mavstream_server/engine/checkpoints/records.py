@@ -44,8 +44,6 @@ class CheckpointRecord:
     """The ends of its streams at its recovery; None once replay is complete."""
     marks: dict[str, int] = field(default_factory=dict)
     """The watermarks up to which it reads the results of others until then, by source."""
-    pauses: bool = False
-    """Whether it is paused once it has caught up: the engine died while it was to be paused."""
     replayed: int = 0
     """Results that were computed again at the last recovery."""
 

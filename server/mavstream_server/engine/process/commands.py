@@ -20,6 +20,7 @@ from mavstream_server.engine.crash_record import CrashRecord, note_of
 from mavstream_server.engine.engine import Engine
 from mavstream_server.engine.errors import ObjectInUse
 from mavstream_server.engine.migration.migration import MIGRATION_LIMIT
+from mavstream_server.engine.process.deferred_commands import DeferredCommands
 from mavstream_server.engine.process.engine_memory import EngineMemory
 from mavstream_server.engine.process.events import Need
 from mavstream_server.engine.process.messages import (
@@ -55,7 +56,7 @@ from mavstream_server.engine.process.messages import (
     Value,
     WeighQuery,
 )
-from mavstream_server.engine.process.replacements import PlanReplacer
+from mavstream_server.engine.process.replacements import PlanReplacer, Replier
 from mavstream_server.engine.process.result_logs import ResultLogs
 from mavstream_server.engine.process.table_need import table_need
 from mavstream_server.engine.query import RunningQuery
@@ -140,17 +141,26 @@ class HostedEngine:
         )
         self.recoveries = Recoveries()
         self._replacements = PlanReplacer(self.engine, self.checkpointer, hello.query_memory)
+        self._deferred = DeferredCommands(self.engine, self.checkpointer.caught_up)
         self._notify_ended = ended
         self._started = clock.monotonic()
         self._epochs: dict[str, int] = {}
         self._released = self._released_at = 0
         self._recovered = -1_000_000_000
 
-    def obey(self, command: object, reply: Callable[[Reply], None]) -> None:
+    def obey(self, command: object, reply: Replier) -> None:
         """Execute a command and reply when it is on disk, if it must survive a crash.
 
-        Any exception becomes a Failed reply.
+        One that changes which rows of a query take part waits until that has caught up after a recovery. Any
+        exception becomes a Failed reply.
         """
+        awaited = self._deferred.awaited_by(command)
+        if awaited is None:
+            self._obey_now(command, reply)
+        else:
+            self._deferred.add(awaited, partial(self._obey_now, command, reply))
+
+    def _obey_now(self, command: object, reply: Replier) -> None:
         try:
             if isinstance(command, ReplacePlan):
                 self._replacements.begin(command, reply)
@@ -163,7 +173,9 @@ class HostedEngine:
             _log.exception("command broke", extra={"fields": {"command": name}})
             reply(Failed("internal_error", f"{name} broke: {type(error).__name__}: {error}"))
         else:
-            if isinstance(command, _RECORDED):
+            if isinstance(command, StartQuery) and command.checkpoint is not None:
+                self._restore_state(command, partial(reply, done))
+            elif isinstance(command, _RECORDED):
                 self.checkpointer.when_recorded(command.id, partial(reply, done))
             else:
                 reply(done)
@@ -224,8 +236,8 @@ class HostedEngine:
             case WeighQuery(id_, weight):
                 engine.changes.weigh(id_, weight)
             case ShedRows(id_, share):
-                engine.changes.shed(id_, share)
-                self._record_command(id_)
+                if engine.changes.shed(id_, share):
+                    self._record_command(id_)
             case MigratePlan(id_, plan, version, plan_json, limit_us):
                 engine.migrate(id_, plan, version, MIGRATION_LIMIT if limit_us is None else limit_us)
                 self.checkpointer.add_plan(id_, version, plan_json)
@@ -275,24 +287,31 @@ class HostedEngine:
             self.checkpointer.start(query)
         else:
             self.recoveries.add(query, begun)
-            self._continue(query, command)
+            self._track(query, command)
         positions = {**needed_positions(query)}
         for stream, position in self.checkpointer.records.positions(id_).items():
             positions[stream] = min(position, positions.get(stream, position))
         return Started(sink.offset, positions)
 
-    def _continue(self, query: RunningQuery, command: StartQuery) -> None:
-        """Bring a recovered query to the state that it was to have when the engine died."""
+    def _track(self, query: RunningQuery, command: StartQuery) -> None:
+        """Have checkpoints taken of a recovered query, which is as it was when the one it has was taken."""
+        if command.was_paused:
+            self.engine.pause(query.id)
         plan = {} if command.plan_json is None else {command.plan_version: command.plan_json}
-        if not command.was_paused:
-            # A pause that the engine did not record takes effect behind the rows that it may have read.
-            self.checkpointer.recovered(query, plan, pauses=command.paused)
-            return
-        self.engine.pause(query.id)
-        self.checkpointer.recovered(query, plan, pauses=False)
-        if not command.paused:
-            self.engine.resume(query.id)
-            self.checkpointer.record_command(query)
+        self.checkpointer.recovered(query, plan)
+
+    def _restore_state(self, command: StartQuery, done: Callable[[], None]) -> None:
+        """Bring a recovered query to the state that it was to have when the engine died.
+
+        It takes effect behind the rows that the query may have read.
+        """
+        if command.paused == command.was_paused:
+            done()
+        elif command.paused:
+            done()
+            self.obey(PauseQuery(command.id), _ignore)
+        else:
+            self.obey(ResumeQuery(command.id), lambda _: done())
 
     def _record_command(self, id_: str) -> None:
         """Have a command that changed which rows take part survive a crash, before the query goes on."""
@@ -317,6 +336,11 @@ class HostedEngine:
         self._notify_ended(query)
 
     @property
+    def replies_soon(self) -> bool:
+        """Whether commands wait until they are on disk, or until a query has caught up."""
+        return self.checkpointer.recording or bool(self._deferred)
+
+    @property
     def progress(self) -> int:
         """Grows whenever the positions that streams must retain may have changed."""
         return self.engine.loop.progress + self.checkpointer.count
@@ -338,6 +362,8 @@ class HostedEngine:
         now = self.engine.clock.monotonic()
         self.checkpointer.tend(now)
         self.recoveries.check(now)
+        if self._deferred:
+            self._deferred.run()
         self._replacements.check(now)
         self.logs.trim(now_ns, self._held_offset)
         self._memory.check(now_ns)
@@ -381,3 +407,7 @@ class HostedEngine:
     def close(self) -> None:
         """Close all result logs."""
         self.logs.close_all()
+
+
+def _ignore(reply: Reply) -> None:
+    """Take no notice of the reply to a command that nobody has sent."""

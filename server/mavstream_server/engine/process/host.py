@@ -164,7 +164,7 @@ class Host:
             wait = _RECOVERY_WAIT
         if rest_ends is not None:
             wait = min(wait, max((rest_ends - self._clock.now()) // 1_000_000 + 1, 1))
-        if hosted.checkpointer.recording:
+        if hosted.replies_soon:
             wait = min(wait, _RECORDING_WAIT)
         return wait
 
