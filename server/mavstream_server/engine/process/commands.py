@@ -10,8 +10,8 @@ from functools import partial
 
 from mavstream_protocol.errors import MavstreamError
 from mavstream_server.core.clock import Clock
-from mavstream_server.core.damage import DamageListener, log_damage
 from mavstream_server.core.metrics import QueryMetrics, TargetMetricsReply
+from mavstream_server.core.storage.damage import DamageListener, log_damage
 from mavstream_server.engine.checkpoints.catching_up import Diverged
 from mavstream_server.engine.checkpoints.checkpointer import Checkpointer
 from mavstream_server.engine.checkpoints.recoveries import Recoveries
