@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from attack.fuzz.schemathesis import HOOKS
 from tests.support.scale import scaled
 from tests.support.servers.running_server import RunningServer, running_server
 
@@ -114,6 +116,7 @@ def test_a_fuzzer_finds_no_server_error_and_no_undocumented_answer(
     ran = subprocess.run(
         command,
         cwd=tmp_path,
+        env={**os.environ, **HOOKS},
         capture_output=True,
         text=True,
         timeout=scaled(120, 600),
