@@ -86,8 +86,12 @@ def test_a_query_without_enough_capacity_is_refused_with_numbers_and_not_stored(
             ("qos/latency", "target_cannot_be_kept")
         ]
         assert "instead of 98%" in problem.detail
+        assert "run it with backend 'spark'" in problem.detail
         assert "admission 'warn'" in problem.detail
         assert made.catalog.count_queries() == 0
+        # Where another engine does the work, nothing here is estimated.
+        elsewhere = await made.queries.register({**HOT, "name": "elsewhere", "qos": QOS, "backend": "spark"})
+        assert elsewhere.admission is None
         # Without a target there is nothing to miss; and the key was not used.
         assert (await made.queries.register(HOT, "key")).admission is not None
 

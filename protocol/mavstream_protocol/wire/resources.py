@@ -18,6 +18,7 @@ from mavstream_protocol.queries import QuerySpec
 from mavstream_protocol.streams import DerivedStreamSpec, FieldSpec, StreamSpec
 from mavstream_protocol.tokens import Role
 from mavstream_protocol.wire.delivery import CheckpointInfo, QueryDelivery
+from mavstream_protocol.wire.query_run import QueryRun
 from mavstream_protocol.wire.results import GapReason
 
 _CONFIG = ConfigDict(frozen=True)
@@ -240,6 +241,8 @@ class QueryInfo(Described):
     """The last checkpoint; null if checkpoints are off, or no engine runs the query."""
     delivery: QueryDelivery
     """What holds for its answers after a crash."""
+    run: QueryRun | None = None
+    """Its run, if a runner of another backend runs it."""
     admission: AdmissionEstimate | None = None
     """The estimate at registration; only in the response to the registration."""
     reads: tuple[str, ...] = ()

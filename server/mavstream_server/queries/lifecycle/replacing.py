@@ -30,7 +30,7 @@ from mavstream_server.supervisor.engine_link import EngineLink, EngineRefused, E
 _ATTEMPTS = 25
 """Earlier rows are read again, and large state is written, for longer than the engine's reply is waited for;
 asking again is safe."""
-_FIXED = ("mode", "start_at", "derive")
+_FIXED = ("mode", "start_at", "derive", "backend")
 _OF_THE_PLAN = ("plan", "on_error", "memory_limit")
 """What the engine gets with a plan."""
 
@@ -187,6 +187,12 @@ def _options(before: QuerySpec, spec: QuerySpec) -> QueryChange:
 
 
 def _check_state(query: Query) -> None:
+    if query.final is None and query.outside:
+        raise Conflict(
+            f"query '{query.id}' has backend '{query.record.spec.backend.value}', where plans are not "
+            "replaced: put the new one under another name",
+            code="not_replaceable",
+        )
     if query.record.spec.mode is Mode.ONE_TIME:
         raise Conflict(
             f"query '{query.id}' is a one-time query, which answers one window: put it under another "
