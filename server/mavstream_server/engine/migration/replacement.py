@@ -9,8 +9,8 @@ windows and joins may need rows from before the seam. A warm-up (see `warm_up`) 
 old plan goes on; when it has nearly caught up, the sources of the query are held, the warm-up reads up to the
 seam, and the query gets its operators. So what the query answers from then on is what the new plan would
 answer from then on if it had always run. Where rows are not retained any more, windows that they could be in
-are not answered. Windows by rows and sessions begin at the seam. A paused query stays paused: the seam is where
-it was paused, and the new plan goes on from where the query is resumed.
+are not answered. Windows by rows and sessions begin at the seam. A paused query stays paused: the seam is
+where it was paused, and the new plan goes on from where the query is resumed.
 
 Until then nothing has changed: if anything goes wrong, the query keeps its plan.
 """
