@@ -181,13 +181,30 @@ def test_what_cannot_be_replaced_is_refused_and_the_query_goes_on(run: Run) -> N
             await made.queries.put("mine", above(30), version=7)
         with pytest.raises(NotFound):
             await made.queries.put("mine-abcdef", above(30))
-        await made.queries.change("mine", QueryChange(state=DesiredState.PAUSED))
-        with pytest.raises(Conflict, match="resume it first"):
-            await made.queries.put("mine", above(30))
-        await made.queries.change("mine", QueryChange(state=DesiredState.RUNNING))
         assert made.catalog.replacement(info.id) is None
         await made.feed(26)
         assert await temps(made, 2) == [25, 26]
+
+    run(test)
+
+
+def test_a_paused_query_stays_paused_and_goes_on_with_the_new_plan(run: Run) -> None:
+    async def test(made: Service) -> None:
+        await made.queries.put("mine", above(20))
+        await made.feed(25)
+        await temps(made, 1)
+        await made.queries.change("mine", QueryChange(state=DesiredState.PAUSED))
+        await made.feed(26, 36)
+        info, _ = await made.queries.put("mine", above(30))
+        assert (info.state.value, info.revision, info.epoch) == ("paused", 1, 1)
+        await made.kill_engine()
+        assert (await made.queries.views.info("mine")).state.value == "paused"
+        await made.feed(37)
+        await made.queries.change("mine", QueryChange(state=DesiredState.RUNNING))
+        await made.feed(27, 38)
+        await temps(made, 2)
+        assert all_temps(made) == [25, 38]
+        assert (await made.queries.views.info("mine")).epoch == 1
 
     run(test)
 

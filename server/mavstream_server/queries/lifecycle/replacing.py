@@ -199,12 +199,10 @@ def _check_state(query: Query) -> None:
             "name, or delete the query first",
             code="not_replaceable",
         )
-    if query.final is None and query.placed and query.record.desired is DesiredState.RUNNING:
+    if query.final is None and query.placed and query.record.desired is not DesiredState.STOPPED:
         return
     if query.final is not None:
         todo = "delete it first, or put the specification under another name"
-    elif query.record.desired is DesiredState.PAUSED:
-        todo = "resume it first"
     else:
         todo = "its plan can be replaced while it runs; try again then"
     raise Conflict(f"query '{query.id}' is {query.state.value}: {todo}", code="wrong_state")
