@@ -37,6 +37,8 @@ SPARK_NODES: frozenset[type[TypedNode]] = frozenset(
     }
 )
 """The nodes that the plan compiler for Spark knows; others run there as one of these, or not at all."""
+SHORTEST_LATENCY = 10_000_000
+"""Latency targets below this are not expected to be kept by micro-batches (us)."""
 
 
 def refused_by_spark(plan: TypedPlan) -> tuple[str, ...]:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.commands.as_process import command
-from tests.support.servers.running_server import eventually, running_server
+from tests.support.servers.running_server import running_server
 from tests.support.spark.answers import assert_same_rows, rows_of
-from tests.support.spark.runner import START_S, runner
+from tests.support.spark.runner import awaited, runner
 
 from mavstream import Client, Invalid
 from mavstream_feeder.demo.queries import CLASSES
@@ -48,5 +48,5 @@ def test_the_demo_is_answered_on_spark_as_by_the_engine(
                 client.complete(name)
             for name, (ours, theirs) in both.items():
                 expected = rows_of(ours.results(on_gap="raise", timeout=60).to_arrow())
-                eventually(lambda: theirs.info().state == "finished", name, START_S)  # noqa: B023
+                awaited(lambda: theirs.info().state == "finished", name)  # noqa: B023
                 assert_same_rows(expected, rows_of(theirs.results(on_gap="raise", timeout=60).to_arrow()))

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pyspark
 import pytest
-from tests.support.servers.running_server import RunningServer, eventually, running_server
-from tests.support.spark.answers import assert_same_rows
-from tests.support.spark.runner import START_S, RunnerProcess, StandaloneCluster, runner
+from tests.support.servers.running_server import RunningServer, running_server
+from tests.support.spark.answers import assert_same_rows, rows_of
+from tests.support.spark.runner import START_S, RunnerProcess, StandaloneCluster, awaited, runner
+from tests.support.spark.runner_oracle import answers
 
 from mavstream import Client
 
@@ -75,18 +76,17 @@ class Scene:
         return int((self.run(query)["run"] or {"batch": 0})["batch"])
 
     def check(self) -> None:
-        """Wait for the ends of all queries and compare the backends."""
+        """Wait for the ends of all queries and compare the backends with DuckDB."""
+        expected = answers(self.server)
         for name in SQL:
-            eventually(lambda: self.run(f"{name}_spark")["state"] == "finished", name, START_S)  # noqa: B023
-            both = [
-                [
-                    tuple(row.values())
-                    for row in self.client.query(f"{name}_{backend}").results(on_gap="raise")
-                ]
+            awaited(lambda: self.run(f"{name}_spark")["state"] == "finished", name)  # noqa: B023
+            by_engine, by_spark = (
+                rows_of(self.client.query(f"{name}_{backend}").results(on_gap="raise").to_arrow())
                 for backend in ("embedded", "spark")
-            ]
-            assert both[0], name
-            assert_same_rows(*both)
+            )
+            assert by_engine, name
+            assert_same_rows(by_engine, by_spark)
+            assert_same_rows(expected[name], by_spark)
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
 def started(scene: Scene) -> None:
     """Wait until the runner has published a batch of each query."""
     for name in SQL:
-        eventually(lambda: scene.batches(f"{name}_spark") > 0, f"a batch of {name}", START_S)  # noqa: B023
+        awaited(lambda: scene.batches(f"{name}_spark") > 0, f"a batch of {name}")  # noqa: B023
 
 
 def test_a_runner_that_is_killed_in_mid_run_goes_on(scene: Scene, tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_a_runner_that_is_killed_in_mid_run_goes_on(scene: Scene, tmp_path: Path
         for _ in range(2):
             scene.feed()
             before = scene.batches("hot_spark")
-            eventually(lambda: scene.batches("hot_spark") > before, "a batch", START_S)  # noqa: B023
+            awaited(lambda: scene.batches("hot_spark") > before, "a batch")  # noqa: B023
             scene.feed()
             running.kill()
             scene.feed()
@@ -144,21 +144,36 @@ def test_what_is_asked_for_is_followed(scene: Scene, tmp_path: Path) -> None:
         started(scene)
         hot = scene.client.query("hot_spark")
         hot.pause()
-        eventually(lambda: scene.run("hot_spark")["state"] == "paused", "the pause", START_S)
+        awaited(lambda: scene.run("hot_spark")["state"] == "paused", "the pause")
         before = scene.run("hot_spark")["results"]
         scene.feed()
         running.kill()
         running.start()
         hot.set_class("urgent")
         hot.resume()
-        eventually(lambda: scene.run("hot_spark")["state"] == "running", "the resumption", START_S)
+        awaited(lambda: scene.run("hot_spark")["state"] == "running", "the resumption")
         assert scene.run("hot_spark")["results"] == before  # rows of the pause are not read
         batch = scene.batches("hot_spark")
         scene.feed()
-        eventually(lambda: scene.batches("hot_spark") > batch, "a batch", START_S)
+        awaited(lambda: scene.batches("hot_spark") > batch, "a batch")
         hot.stop()
         assert scene.run("hot_spark")["state"] == "stopped"
         scene.client.query("means_spark").stop()
+
+
+def kill_and_check(scene: Scene, running: RunnerProcess, kill_worker: Callable[[], None]) -> None:
+    """Kill a worker, then the driver, while rows arrive; answers must be those of an undisturbed run."""
+    started(scene)
+    scene.feed()
+    kill_worker()
+    scene.feed()
+    before = scene.batches("hot_spark")
+    awaited(lambda: scene.batches("hot_spark") > before, "a batch")
+    running.kill()
+    scene.feed()
+    running.start()
+    scene.complete()
+    scene.check()
 
 
 def test_a_worker_and_the_driver_die_on_a_standalone_cluster(scene: Scene, tmp_path: Path) -> None:
@@ -169,25 +184,22 @@ def test_a_worker_and_the_driver_die_on_a_standalone_cluster(scene: Scene, tmp_p
         words = ("--master", cluster.url, "--conf", "spark.executor.memory=700m")
         words += ("--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.cores.max=2")
         with runner(scene.server, tmp_path / "runner.log", *words) as running:
-            started(scene)
-            scene.feed()
-            cluster.kill_worker(0)
-            scene.feed()
-            before = scene.batches("hot_spark")
-            eventually(lambda: scene.batches("hot_spark") > before, "a batch", START_S)
-            running.kill()
-            scene.feed()
-            running.start()
-            scene.complete()
-            scene.check()
+            kill_and_check(scene, running, lambda: cluster.kill_worker(0))
     finally:
         cluster.close()
+
+
+def test_an_executor_and_the_driver_die_on_a_local_cluster(scene: Scene, tmp_path: Path) -> None:
+    scene.feed()
+    words = ("--master", "local-cluster[2,1,1024]", "--conf", "spark.driver.host=127.0.0.1")
+    with runner(scene.server, tmp_path / "runner.log", *words) as running:
+        kill_and_check(scene, running, running.kill_executor)
 
 
 def test_the_runner_waits_for_queries_and_ends_in_order(scene: Scene, tmp_path: Path) -> None:
     made = RunnerProcess(scene.server, tmp_path / "runner.log", "--master", "local[1]")
     try:
-        eventually(lambda: "is ready" in made.log.read_text(), "the runner", START_S)
+        awaited(lambda: "is ready" in made.log.read_text(), "the runner")
         made.process.terminate()
         assert made.process.wait(START_S) == 0
     finally:

@@ -285,6 +285,17 @@ class QueryChange(Described):
     Streams that are not named go on at their end."""
 
 
+class Backend(Described):
+    """Whether a plan can run on a backend."""
+
+    model_config = _CONFIG
+    name: str
+    """`server`: this service; `spark`: queries with backend `spark`, which a runner runs."""
+    supported: bool
+    reasons: tuple[str, ...] = ()
+    """What is not supported, with the node."""
+
+
 class Validation(Described):
     """The result of `POST /v1/queries/validate`."""
 
@@ -297,6 +308,8 @@ class Validation(Described):
     plan: Plan | None = None
     """The plan of a valid query that was sent as SQL."""
     errors: tuple[ProblemItem, ...] = ()
+    backends: tuple[Backend, ...] = ()
+    """The backends that a valid query can have."""
     admission: AdmissionEstimate | None = None
     """The estimate for a valid query; null if admission control is off."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right, insort
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
+from functools import partial
 
 from mavstream_protocol.queries import QueryBackend
 from mavstream_protocol.typed_plan import StreamShape
@@ -15,6 +16,7 @@ from mavstream_server.optimizer.monitor import is_watched
 from mavstream_server.optimizer.service import Registered
 from mavstream_server.optimizer.target_index import IndexedTarget
 from mavstream_server.queries.importance import ClassImportance
+from mavstream_server.queries.planning.validation import could_move
 from mavstream_server.queries.query import Query
 
 
@@ -76,7 +78,7 @@ class QueryRegistry:
             self.results[query.name] = query.plan.results(query.id, derived=query.record.spec.derive)
         qos = query.record.spec.qos
         if query.final is None and not (query.scheduled or query.outside) and is_watched(qos):
-            self._watched[query.id] = Registered(query.id, query.class_name, qos)
+            self._watched[query.id] = Registered(query.id, query.class_name, qos, partial(_could_move, query))
         else:
             self._watched.pop(query.id, None)
 
@@ -167,3 +169,7 @@ class QueryRegistry:
     def joining(self, table: str) -> list[Query]:
         """Return the queries that join a stored table and have not ended."""
         return [query for query in self if table in query.tables]
+
+
+def _could_move(query: Query) -> bool:
+    return query.plan is not None and could_move(query.record.spec, query.plan)

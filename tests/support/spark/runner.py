@@ -6,21 +6,35 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TypeVar
 
 from tests.support.servers.running_server import RunningServer, eventually
 
-START_S = 300.0
+START_S = 900.0
 """Seconds that Spark may take to start on a busy machine."""
+
+T = TypeVar("T")
+
+
+def awaited(ask: Callable[[], T | None], what: str) -> T:
+    """Poll a function until it returns something true: seldom, as Spark needs the cores."""
+    pause = threading.Event()
+
+    def seldom() -> T | None:
+        return ask() or (pause.wait(0.5) or None)
+
+    return eventually(seldom, what, START_S)
 
 
 class RunnerProcess:
     """`mavstream spark-runner` as a process that can be killed and started again."""
 
     def __init__(self, server: RunningServer, log: Path, *words: str) -> None:
-        self._words = ("--url", server.url, "--interval", "0.1", "--name", "tested", *words)
+        self._words = ("--url", server.url, "--interval", "0.5", "--name", "tested", *words)
         self._token = server.token
         self.log = log
         self.start()
@@ -43,6 +57,19 @@ class RunnerProcess:
         """Kill the driver with its workers, as the loss of a machine would."""
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
+
+    def kill_executor(self) -> None:
+        """Kill an executor of a local cluster, which is a child of the driver; Spark starts another one."""
+        for found in Path("/proc").glob("[0-9]*/cmdline"):
+            with suppress(OSError):
+                pid = int(found.parent.name)
+                if (
+                    b"CoarseGrainedExecutorBackend" in found.read_bytes()
+                    and os.getpgid(pid) == self.process.pid
+                ):
+                    os.kill(pid, signal.SIGKILL)
+                    return
+        raise AssertionError("the runner has no executor")
 
     def close(self) -> None:
         if self.process.poll() is None:
@@ -69,7 +96,7 @@ class StandaloneCluster:
         self._master = self._launch(
             "master", "Master", "--host", "127.0.0.1", "--port", "0", "--webui-port", "0"
         )
-        self.url = eventually(self._find_url, "the master", START_S)
+        self.url = awaited(self._find_url, "the master")
         self.workers = [self._worker(number) for number in range(workers)]
 
     def _find_url(self) -> str:

@@ -10,7 +10,7 @@ from mavstream_protocol.queries import QueryBackend, QuerySpec
 from mavstream_protocol.typed_plan import TypedPlan
 from mavstream_server.optimizer.admission.cost_history import CostHistory, Demand
 from mavstream_server.optimizer.admission.load import Arrivals
-from mavstream_server.queries.planning.validation import check_backend
+from mavstream_server.queries.planning.validation import could_move
 
 
 class Applicant(NamedTuple):
@@ -22,7 +22,7 @@ class Applicant(NamedTuple):
     streams: frozenset[str]
     demand: Demand
     fits_spark: bool
-    """Whether it could have the backend `spark` instead."""
+    """Whether it could have backend `spark` instead, and keep its latency target there."""
 
 
 def applicant_of(
@@ -32,5 +32,5 @@ def applicant_of(
     if costs is None or spec.backend is not QueryBackend.EMBEDDED:
         return None
     streams = frozenset(source.stream for source in plan.sources)
-    fits = not any(check_backend(spec.model_copy(update={"backend": QueryBackend.SPARK}), plan))
-    return Applicant(spec.name, spec.class_, spec.qos, streams, costs.assess(plan, rates), fits)
+    demand = costs.assess(plan, rates)
+    return Applicant(spec.name, spec.class_, spec.qos, streams, demand, could_move(spec, plan))

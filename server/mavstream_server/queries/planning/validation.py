@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from mavstream_protocol.backends import refused_by_runner
+from mavstream_protocol.backends import SHORTEST_LATENCY, refused_by_runner
 from mavstream_protocol.errors import InvalidObject, InvalidPlan, ProblemItem
 from mavstream_protocol.plans.budget import check_bytes
 from mavstream_protocol.plans.graph import unknown
@@ -23,7 +23,7 @@ from mavstream_protocol.sql import Catalog, parse_select
 from mavstream_protocol.streams import field_specs
 from mavstream_protocol.typed_plan import StreamShape, TypedPlan
 from mavstream_protocol.utility import infer_utility
-from mavstream_protocol.wire.resources import Validation
+from mavstream_protocol.wire.resources import Backend, Validation
 
 _MAX_ITEMS = 100
 _DUMMY_PLAN = Plan.parse({"root": "in", "nodes": {"in": {"op": "source", "stream": "none"}}})
@@ -165,6 +165,14 @@ def check_backend(spec: QuerySpec, plan: TypedPlan) -> Iterator[ProblemItem]:
         )
 
 
+def could_move(spec: QuerySpec, plan: TypedPlan) -> bool:
+    """Return whether a query of this server could run with backend `spark` and keep its latency target."""
+    latency = spec.qos.latency
+    if spec.backend is not QueryBackend.EMBEDDED or (latency and latency.at_most < SHORTEST_LATENCY):
+        return False
+    return not any(check_backend(spec.model_copy(update={"backend": QueryBackend.SPARK}), plan))
+
+
 def plan_query(
     data: object,
     streams: Shapes,
@@ -194,7 +202,18 @@ def described(plan: TypedPlan) -> Validation:
     fields = {id(node.schema): node.schema for node in plan.nodes.values()}
     specs = {key: field_specs(schema) for key, schema in fields.items()}
     schemas = {name: specs[id(node.schema)] for name, node in plan.nodes.items()}
-    return Validation.model_construct(valid=True, schemas=schemas, paths=plan.paths(), errors=())
+    return Validation.model_construct(
+        valid=True, schemas=schemas, paths=plan.paths(), errors=(), backends=backends_of(plan)
+    )
+
+
+def backends_of(plan: TypedPlan) -> tuple[Backend, ...]:
+    """Return the backends, each with what it refuses in a plan."""
+    refused = refused_by_runner(plan)
+    return (
+        Backend(name="server", supported=True),
+        Backend(name="spark", supported=not refused, reasons=refused),
+    )
 
 
 def fingerprint(data: object) -> str:
