@@ -173,6 +173,7 @@ class QueryService:
             replacements,
             self.admission,
             results,
+            self._beginning,
             self._registration.add,
         )
 
