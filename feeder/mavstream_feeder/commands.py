@@ -90,6 +90,16 @@ def feed(
     event_time: Annotated[
         str | None, typer.Option(help="With --create: the field with the event time of rows.")
     ] = None,
+    retention: Annotated[
+        str | None,
+        typer.Option(help="Of streams that are created: how long rows are kept that all queries have read."),
+    ] = None,
+    idle_timeout: Annotated[
+        str | None,
+        typer.Option(
+            help="Of streams that are created: a producer that is silent for this long holds nothing back."
+        ),
+    ] = None,
     stamp: Annotated[
         str, typer.Option(help="Event times: 'file' keeps those of the file, 'now' uses the due times.")
     ] = "file",
@@ -180,6 +190,7 @@ def feed(
             feeds=feeds,
             create=create or sample,
             event_time=event_time,
+            settings=_settings(retention=retention, idle_timeout=idle_timeout),
             stamp=stamp == "now",
             loop=loop,
             limit=limit,
@@ -223,6 +234,14 @@ def _show(report: Report, reading: Reading, output: str) -> None:
         _say(f"{bad.count:,} rows could not be read and were left out, first:")
         for row in bad.shown:
             _say(f"  {row}")
+
+
+def _settings(**durations: str | None) -> dict[str, str]:
+    """Return the given settings of streams; raises ValueError."""
+    given = {name: text for name, text in durations.items() if text is not None}
+    for text in given.values():
+        parse_duration(text)
+    return given
 
 
 def _say(text: str) -> None:

@@ -259,6 +259,14 @@ class Catalog:
             self.runs.remove(id_)
         self._specs.pop(id_, None)
 
+    def rewrite(
+        self, id_: str, spec: QuerySpec, seen: Mapping[str, int], expected_version: int | None = None
+    ) -> QueryRecord:
+        """Store another specification of a query that has not begun; raises NotFound, WrongVersion."""
+        with self.transaction():
+            self.begin_replacement(id_, spec, seen, expected_version)
+            return self.complete_replacement(id_, spec)
+
     def begin_replacement(
         self, id_: str, spec: QuerySpec, seen: Mapping[str, int], expected_version: int | None = None
     ) -> None:

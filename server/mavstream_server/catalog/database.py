@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Literal
 
 from mavstream_server.catalog.unique_names import make_names_unique
-from mavstream_server.core import failpoints
 from mavstream_server.core.errors import Refused, StorageFailed, StorageFull
+from mavstream_server.core.storage import failpoints
 
 VERSION = 6
 _SQLITE = b"SQLite format 3\0"

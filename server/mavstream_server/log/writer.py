@@ -11,7 +11,7 @@ from types import TracebackType
 from mavstream_protocol.schema import Field, Schema
 from mavstream_server.columns.batch import END_OF_TIME
 from mavstream_server.columns.column import Column
-from mavstream_server.core.damage import Damage
+from mavstream_server.core.storage.damage import Damage
 from mavstream_server.log.errors import (
     LogClosedError,
     LogCompleteError,

@@ -82,6 +82,10 @@ class QueryRegistry:
         else:
             self._watched.pop(query.id, None)
 
+    def part(self, query: Query) -> None:
+        """Forget what a query reads, before it gets another plan; `note` it then."""
+        self._note_reading(query, reads=False)
+
     def _note_reading(self, query: Query, *, reads: bool) -> None:
         for id_ in query.upstream.values():
             found = self._readers.setdefault(id_, {})

@@ -185,6 +185,7 @@ class QueryService:
             replacements,
             self.admission,
             results,
+            self._beginning,
             self._registration.add,
         )
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from mavstream_protocol.schema import Schema
-from mavstream_server.core.damage import DamageListener, log_damage
+from mavstream_server.core.storage.damage import DamageListener, log_damage
 from mavstream_server.engine.process.messages import StartQuery
 from mavstream_server.engine.sinks import ResultLogSink
 from mavstream_server.log.errors import LogMissingError

@@ -47,6 +47,15 @@ class QueryBeginning:
         self._unschedule(query)
         await self.begin(query)
 
+    def reschedule(self, query: Query) -> None:
+        """Wait for the changed start time of a scheduled query, or have it started if that has passed."""
+        if self._start_times.is_ahead(query.record.spec.start_at):
+            self._start_times.add(query)
+            return
+        self._unschedule(query)
+        self._hold(query)
+        self._placement.place_soon(query)
+
     def begin_due(self, query: Query) -> None:
         """Start a query whose start time has passed, with the rows that arrived since."""
         self._unschedule(query)
