@@ -34,7 +34,8 @@ class RunnerProcess:
     """`mavstream spark-runner` as a process that can be killed and started again."""
 
     def __init__(self, server: RunningServer, log: Path, *words: str) -> None:
-        self._words = ("--url", server.url, "--interval", "0.5", "--name", "tested", *words)
+        few = ("--conf", "spark.sql.shuffle.partitions=4")
+        self._words = ("--url", server.url, "--interval", "0.5", "--name", "tested", *few, *words)
         self._token = server.token
         self.log = log
         self.start()
@@ -111,14 +112,14 @@ class StandaloneCluster:
         return self._launch(f"worker{number}", "Worker", *words, *work)
 
     def _launch(self, name: str, kind: str, *words: str) -> subprocess.Popen[bytes]:
-        log = (self._folder / f"{name}.log").open("wb")
         env = {**os.environ, "SPARK_HOME": str(self._home), "PYSPARK_PYTHON": sys.executable}
         command = [
             self._home / "bin" / "spark-class",
             f"org.apache.spark.deploy.{kind.lower()}.{kind}",
             *words,
         ]
-        return subprocess.Popen(command, stdout=log, stderr=log, env=env, start_new_session=True)
+        with (self._folder / f"{name}.log").open("wb") as log:
+            return subprocess.Popen(command, stdout=log, stderr=log, env=env, start_new_session=True)
 
     def kill_worker(self, number: int) -> None:
         """Kill a worker with its executors, and start another one in its place."""

@@ -12,23 +12,23 @@ from tests.support.spark.answers import Row, rows_of
 _ARROW = "application/vnd.apache.arrow.stream"
 
 ANSWERS: Mapping[str, str] = {
-    "hot": "SELECT at, room, heat FROM readings WHERE heat > 90",
+    "hot": 'SELECT "at", room, heat FROM readings WHERE heat > 90',
     "means": """
         SELECT room, avg(heat), count(*), make_timestamptz(stop) FROM (
-            SELECT *, unnest([0, 1]) * 5000000 + epoch_us(at) // 5000000 * 5000000 + 5000000 AS stop
+            SELECT *, unnest([0, 1]) * 5000000 + epoch_us("at") // 5000000 * 5000000 + 5000000 AS stop
             FROM readings
         ) WHERE ahead IS NULL OR ahead < stop GROUP BY room, stop
     """,
     "rooms": """
         SELECT DISTINCT room, make_timestamptz(start), make_timestamptz(start + 20000000) FROM (
-            SELECT *, epoch_us(at) // 20000000 * 20000000 AS start FROM readings
+            SELECT *, epoch_us("at") // 20000000 * 20000000 AS start FROM readings
         ) WHERE ahead IS NULL OR ahead < start + 20000000
     """,
     "pairs": """
-        SELECT a.at, a.heat, b.heat FROM readings a JOIN others b ON a.room = b.room
-        AND epoch_us(b.at) BETWEEN epoch_us(a.at) - 1000000 AND epoch_us(a.at) + 1000000
-        WHERE (a.ahead IS NULL OR a.ahead <= epoch_us(a.at))
-        AND (b.ahead IS NULL OR b.ahead <= epoch_us(b.at))
+        SELECT a."at", a.heat, b.heat FROM readings a JOIN others b ON a.room = b.room
+        AND epoch_us(b."at") BETWEEN epoch_us(a."at") - 1000000 AND epoch_us(a."at") + 1000000
+        WHERE (a.ahead IS NULL OR a.ahead <= epoch_us(a."at"))
+        AND (b.ahead IS NULL OR b.ahead <= epoch_us(b."at"))
     """,
 }
 """By query: a window takes no rows that were late for it, a join none that were late."""
@@ -40,9 +40,9 @@ def answers(server: RunningServer) -> dict[str, list[Row]]:
         database.execute("SET TimeZone = 'UTC'")
         for name in ("readings", "others"):
             database.register(f"{name}_rows", pa.Table.from_batches(_stored(server, name)))
-            columns = "at, room, heat, epoch_us(_watermark) AS ahead"
+            columns = '"at", room, heat, epoch_us(_watermark) AS ahead'
             database.execute(f"CREATE TABLE {name} AS SELECT {columns} FROM {name}_rows")
-        return {name: rows_of(database.execute(sql).to_arrow_table()) for name, sql in ANSWERS.items()}
+        return {name: rows_of(database.sql(sql).to_arrow_table()) for name, sql in ANSWERS.items()}
 
 
 def _stored(server: RunningServer, stream: str) -> Iterator[pa.RecordBatch]:
