@@ -31,8 +31,7 @@ serve
 lap "server ready"
 
 step "The first answer"
-"${mavstream[@]}" feed --sample --create --stamp now --rate 100 --loop > /dev/null 2>&1 &
-started+=("$!")
+run mavstream feed --sample --create --limit 100
 expect '"room"' mavstream sql -o json --from earliest --limit 1 -c "SELECT * FROM temperature"
 lap "first answer"
 

@@ -19,7 +19,7 @@ import yaml
 from tests.support.commands.in_process import command
 from tests.support.servers.running_server import PATIENCE, running_server
 
-from mavstream.cli.tokens import app as token_app
+from mavstream.cli.commands.tokens import app as token_app
 from mavstream_feeder.commands import app as feeder_app
 from mavstream_feeder.demo.homes import HOMES, SPEED
 from mavstream_server.commands import app as server_app

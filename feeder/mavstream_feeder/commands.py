@@ -11,7 +11,7 @@ import orjson
 import typer
 
 from mavstream import Client
-from mavstream.cli.reading import (
+from mavstream.cli.rows.reading import (
     BadRowsOption,
     DecimalOption,
     DelimiterOption,

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from mavstream import Client
-from mavstream.cli.output import complain, show_fields, show_json, show_table, warn
+from mavstream.cli.display.output import complain, show_fields, show_json, show_table, warn
 from mavstream_feeder.input.inference import infer_stream
 from mavstream_protocol import MavstreamError, StreamSpec
 from mavstream_protocol.instants import format_instant

@@ -23,7 +23,7 @@ from tests.support.commands.in_process import command as run_here
 from tests.support.servers.running_server import PATIENCE, RunningServer, eventually, running_server
 
 from mavstream import AsyncClient, Client, Conflict, Query, stream
-from mavstream.cli.timeline import draw
+from mavstream.cli.display.timeline import draw
 from mavstream_protocol.instants import parse_instant
 from mavstream_protocol.scheduling import LONGEST_TRACE, SchedulerTrace, SourceService
 from mavstream_server.api.routers.scheduler import MOST_SLICES

@@ -15,19 +15,19 @@ if TYPE_CHECKING:
 
 GROUP = "mavstream.commands"
 OWN = {
-    "class": ("classes:app", "Manage classes of queries, their priorities and latency targets."),
-    "info": ("info:show_info", "Show the server's version, state and limits."),
-    "optimizer": ("optimizer:app", "Watch QoS targets and the actions taken to keep them."),
-    "policies": ("scheduling:list_policies", "List the available scheduling policies."),
-    "producer": ("producers:app", "List producers, and remove those that are no longer used."),
-    "query": ("queries:app", "Manage continuous queries and read their results."),
-    "scheduler": ("scheduling:scheduler", "Show, change and trace the scheduling policy."),
+    "class": ("commands.classes:app", "Manage classes of queries, their priorities and latency targets."),
+    "info": ("commands.info:show_info", "Show the server's version, state and limits."),
+    "optimizer": ("commands.optimizer:app", "Watch QoS targets and the actions taken to keep them."),
+    "policies": ("commands.scheduling:list_policies", "List the available scheduling policies."),
+    "producer": ("commands.producers:app", "List producers, and remove those that are no longer used."),
+    "query": ("commands.queries:app", "Manage continuous queries and read their results."),
+    "scheduler": ("commands.scheduling:scheduler", "Show, change and trace the scheduling policy."),
     "sql": ("sql.command:run_sql", "Run SQL statements, or start an interactive shell."),
-    "stats": ("stats:show_stats", "Show metrics of the engine, the classes and the traffic."),
-    "stream": ("streams:app", "Manage streams and append rows."),
-    "table": ("tables:app", "Manage stored tables, which streams can join."),
-    "token": ("tokens:app", "Manage the tokens file of a server; send it SIGHUP to apply changes."),
-    "top": ("stats:watch_load", "Watch the load of classes and queries, live like htop."),
+    "stats": ("commands.stats:show_stats", "Show metrics of the engine, the classes and the traffic."),
+    "stream": ("commands.streams:app", "Manage streams and append rows."),
+    "table": ("commands.tables:app", "Manage stored tables, which streams can join."),
+    "token": ("commands.tokens:app", "Manage the tokens file of a server; send it SIGHUP to apply changes."),
+    "top": ("commands.stats:watch_load", "Watch the load of classes and queries, live like htop."),
 }
 """Sub-commands of this package: where each is in `mavstream.cli`, and the help text for the list."""
 
@@ -114,7 +114,7 @@ def _command_of(name: str, loaded: Any) -> Any:
 
 def _missing(name: str, reason: str) -> Any:
     def fail() -> None:
-        from mavstream.cli.output import complain
+        from mavstream.cli.display.output import complain
 
         extra = KNOWN.get(name, (name, ""))[0]
         complain(

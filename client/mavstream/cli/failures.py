@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mavstream._errors import ProblemError, SqlError, TransportError
-from mavstream.cli.output import complain
+from mavstream.cli.display.output import complain
 from mavstream_protocol.errors import InvalidObject, MavstreamError
 
 _WRONG_COMMAND_LINE = ("unreadable_file", "invalid_url")

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from mavstream.cli.output import complain
+from mavstream.cli.display.output import complain
 from mavstream_protocol import MavstreamError
 from mavstream_spark.session import spark_session
 from mavstream_spark.source.options import read_options

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from mavstream._sql.results import explanation, summary
-from mavstream.cli.output import cell, complain, show_table
+from mavstream.cli.display.output import cell, complain, show_table
 from mavstream_protocol import FieldSpec, FieldType
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from mavstream._client import Client
 from mavstream._errors import NotFound, Timeout
 from mavstream._results.results import Results
 from mavstream._sql.talk import cut
-from mavstream.cli.output import complain
+from mavstream.cli.display.output import complain
 from mavstream.cli.sql.interruption import Interruption
 from mavstream.cli.sql.printing import Printer
 from mavstream_protocol import FieldSpec, ReadFrom

@@ -14,7 +14,7 @@ from prompt_toolkit.key_binding import KeyBindings
 
 from mavstream._client import Client
 from mavstream._errors import SqlError
-from mavstream.cli.output import complain, show_table
+from mavstream.cli.display.output import complain, show_table
 from mavstream.cli.sql.completion import Names
 from mavstream.cli.sql.runner import Runner
 from mavstream_protocol import InvalidObject, MavstreamError, ReadFrom

@@ -15,8 +15,8 @@ from rich.table import Table
 from rich.text import Text
 
 from mavstream._client import Client
-from mavstream.cli.output import console, readable, show_fields, show_json, show_table
-from mavstream.cli.readable import size
+from mavstream.cli.display.output import console, readable, show_fields, show_json, show_table
+from mavstream.cli.display.readable import size
 from mavstream.cli.session import Output, OutputOption, client_of
 from mavstream_protocol.wire.resources import QueryInfo
 

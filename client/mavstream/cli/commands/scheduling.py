@@ -9,9 +9,9 @@ import orjson
 import typer
 
 from mavstream._errors import ConnectFailed
-from mavstream.cli.output import show_fields, show_json, show_list
+from mavstream.cli.commands.trace import trace
+from mavstream.cli.display.output import show_fields, show_json, show_list
 from mavstream.cli.session import Output, OutputOption, client_of
-from mavstream.cli.trace import trace
 from mavstream_protocol.scheduling import SchedulerSettings, SourceService
 from mavstream_protocol.wire.resources import PolicyInfo
 

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from mavstream.cli.output import show_json, show_list
-from mavstream.cli.readable import clock
+from mavstream.cli.display.output import show_json, show_list
+from mavstream.cli.display.readable import clock
 from mavstream.cli.session import Output, OutputOption, client_of
 
 app = typer.Typer(no_args_is_help=True, help="List producers, and remove those that are no longer used.")

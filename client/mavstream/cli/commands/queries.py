@@ -8,10 +8,10 @@ from typing import Annotated, Any
 
 import typer
 
-from mavstream.cli.output import complain, show_fields, show_json, show_list, show_table, warn
-from mavstream.cli.readable import clock, size
+from mavstream.cli.display.output import complain, show_fields, show_json, show_list, show_table, warn
+from mavstream.cli.display.readable import clock, size
+from mavstream.cli.display.watching import watch_rows
 from mavstream.cli.session import FileArgument, Output, OutputOption, QueryArgument, client_of
-from mavstream.cli.watching import watch_rows
 from mavstream_protocol import ReadFrom
 from mavstream_protocol.admission import AdmissionEstimate, Outlook, TargetOutlook
 from mavstream_protocol.instants import format_instant

@@ -11,7 +11,7 @@ from tests.support.commands.in_process import command
 from tests.support.servers.running_server import eventually
 
 from mavstream import Client, stream
-from mavstream.cli.stats import _p95
+from mavstream.cli.commands.stats import _p95
 from mavstream.testing import start_server
 
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from mavstream._client import Client
-from mavstream.cli.output import show_table, warn
+from mavstream.cli.display.output import show_table, warn
+from mavstream.cli.display.watching import print_lines
 from mavstream.cli.session import Output
-from mavstream.cli.watching import print_lines
 
 _PAGE_ROWS = 10_000
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from mavstream.cli.output import show_json, show_table
+from mavstream.cli.display.output import show_json, show_table
 from mavstream.cli.session import Output, OutputOption, client_of
 from mavstream_protocol import QueryClass, format_duration
 

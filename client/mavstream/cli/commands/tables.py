@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from mavstream.cli.output import show_fields, show_json, show_list, show_table
-from mavstream.cli.readable import clock, size
+from mavstream.cli.display.output import show_fields, show_json, show_list, show_table
+from mavstream.cli.display.readable import clock, size
 from mavstream.cli.session import Output, OutputOption, client_of
 from mavstream_protocol.wire.resources import TableDetail, TableInfo
 

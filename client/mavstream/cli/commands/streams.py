@@ -8,9 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from mavstream._convert.streams import StreamOptions
-from mavstream.cli.output import show_fields, show_json, show_list, warn
-from mavstream.cli.readable import clock, size
-from mavstream.cli.reading import (
+from mavstream.cli.display.output import show_fields, show_json, show_list, warn
+from mavstream.cli.display.readable import clock, size
+from mavstream.cli.rows.reading import (
     BadRowsOption,
     DecimalOption,
     DelimiterOption,
@@ -18,9 +18,9 @@ from mavstream.cli.reading import (
     TimeFormatOption,
     reading_of,
 )
+from mavstream.cli.rows.stream_rows import read_rows, show_rows
+from mavstream.cli.rows.tuples import TupleFormat, read_tuples
 from mavstream.cli.session import Output, OutputOption, StreamArgument, client_of
-from mavstream.cli.stream_rows import read_rows, show_rows
-from mavstream.cli.tuples import TupleFormat, read_tuples
 from mavstream_protocol.wire.resources import StreamInfo
 
 app = typer.Typer(no_args_is_help=True, help="Manage streams and append rows.")

@@ -8,8 +8,8 @@ import re
 import pytest
 from rich.console import Console
 
-from mavstream.cli import output
-from mavstream.cli.readable import clock, number, size
+from mavstream.cli.display import output
+from mavstream.cli.display.readable import clock, number, size
 from mavstream_feeder.display import progress
 from mavstream_feeder.sending.feeder import Feeder
 from mavstream_feeder.sending.feeds import Options

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 from pydantic import ValidationError
 
-from mavstream.cli.output import show_list
+from mavstream.cli.display.output import show_list
 from mavstream.cli.session import Output, OutputOption
 from mavstream_protocol import InvalidObject, ProblemItem
 from mavstream_protocol.model_errors import quoted, sentence

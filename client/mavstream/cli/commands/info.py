@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import typer
 
-from mavstream.cli.output import show_fields, show_json
-from mavstream.cli.readable import size
+from mavstream.cli.display.output import show_fields, show_json
+from mavstream.cli.display.readable import size
 from mavstream.cli.session import Output, OutputOption, client_of
 
 

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from mavstream.cli.readable import number
+from mavstream.cli.display.readable import number
 from mavstream.cli.session import Output
 from mavstream_protocol import ProblemItem
 

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from mavstream.cli.output import complain, show_fields, show_json, show_table
+from mavstream.cli.display.output import complain, show_fields, show_json, show_table
 from mavstream.cli.session import Output, OutputOption, client_of
 from mavstream_protocol.scheduling import SchedulerTrace, TracedSlice
 
@@ -70,7 +70,7 @@ def _check_picture(file: Path) -> None:
             param_hint="--picture",
         )
     try:
-        import mavstream.cli.timeline  # noqa: F401
+        import mavstream.cli.display.timeline  # noqa: F401
     except ImportError as error:
         complain(
             f"'mavstream scheduler trace --picture' needs packages that are not installed ({error}): "
@@ -139,7 +139,7 @@ def _show_slices(found: SchedulerTrace, rows: int) -> None:
 
 def _draw(found: SchedulerTrace, totals: dict[str, ClassTotals], file: Path) -> None:
     # Imported here: it takes a second to load, and needs an extra.
-    from mavstream.cli.timeline import draw
+    from mavstream.cli.display.timeline import draw
 
     time = _recorded_ms(found)
     captions = {name: f"{_share(one.busy_ms, time)} of the time" for name, one in totals.items()}

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from mavstream.cli.output import show_fields, show_json, show_list, show_table
-from mavstream.cli.readable import clock
+from mavstream.cli.display.output import show_fields, show_json, show_list, show_table
+from mavstream.cli.display.readable import clock
 from mavstream.cli.session import Output, OutputOption, client_of
 from mavstream_protocol import format_duration
 from mavstream_protocol.admission import AdmissionPolicy

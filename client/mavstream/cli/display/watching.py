@@ -19,7 +19,7 @@ from rich.text import Text
 from mavstream._client import Client
 from mavstream._errors import Timeout
 from mavstream._results.results import Results
-from mavstream.cli.output import cell, complain, console
+from mavstream.cli.display.output import cell, complain, console
 from mavstream.cli.session import Output
 from mavstream_protocol.wire.results import Gap
 

@@ -1,0 +1,1 @@
+"""Output: tables for people, JSON for programs, live views and timelines."""
