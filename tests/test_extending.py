@@ -18,8 +18,7 @@ ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "extending.md"
 PACKAGES = ("protocol", "client", "server", "feeder", "spark", "experiments")
 COPIED = (*PACKAGES, "bench", "docs", "tests", "pyproject.toml")
-# Compiled files stay valid in a copy, which has the times of the originals; `*.pyc.*` are being written.
-LEFT_OUT = shutil.ignore_patterns("*.pyc.*", ".*", "*.png", "*.parquet", "*.egg-info")
+LEFT_OUT = shutil.ignore_patterns("__pycache__", ".*", "*.png", "*.parquet", "*.egg-info")
 
 _FENCE = re.compile(r"^```(\w+)(?: ([^\n]*))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SIDES = {"before": (0, 0), "after": (1, 1), "instead": (0, 1)}
