@@ -13,7 +13,7 @@ from mavstream_server.catalog.unique_names import make_names_unique
 from mavstream_server.core.errors import Refused, StorageFailed, StorageFull
 from mavstream_server.core.storage import failpoints
 
-VERSION = 5
+VERSION = 6
 _SQLITE = b"SQLite format 3\0"
 _APPLICATION = 0x4D765374  # "MvSt": distinguishes catalogs from SQLite files of other programs
 
@@ -67,6 +67,11 @@ CREATE TABLE seen_fields (
 ) WITHOUT ROWID;
 """
 
+# Specifications have a `backend` from here on, which earlier releases do not know.
+_RUNS = """
+CREATE TABLE runs (query TEXT PRIMARY KEY, last TEXT NOT NULL, before TEXT) WITHOUT ROWID;
+"""
+
 _Step = Callable[[sqlite3.Connection, Collection[str]], None]
 
 # The entry at index n migrates a file from version n to n + 1: a step, which gets the names of the tables,
@@ -77,6 +82,7 @@ _MIGRATIONS: tuple[tuple[_Step | None, str], ...] = (
     (make_names_unique, _NAMES),
     (None, _REPLACEMENTS),
     (None, _SEEN_FIELDS),
+    (None, _RUNS),
 )
 
 

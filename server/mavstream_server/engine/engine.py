@@ -257,6 +257,7 @@ class Engine:
         """Resume a paused query with the next rows to arrive; windows that overlap the pause are dropped."""
         query = self.query(id_)
         query.become(QueryState.RUNNING)
+        self.plan_changes.resumed(query)
         query.blocked = False
         for node, task in zip(query.request.plan.sources, query.sources.values(), strict=True):
             if not task.work.ended:

@@ -144,6 +144,11 @@ class LogWriter:
         return self._state.watermarks.value
 
     @property
+    def latest_time(self) -> int:
+        """The largest time of all rows (us); BEGIN_OF_TIME without rows."""
+        return self._state.watermarks.max_time
+
+    @property
     def segments(self) -> Sequence[SegmentInfo]:
         """The segments on disk, oldest first; the last is being written."""
         return self._segments

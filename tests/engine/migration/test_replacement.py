@@ -17,7 +17,7 @@ from tests.support.scale import scaled
 from mavstream_protocol.queries import OnError
 from mavstream_server.engine.errors import UnknownObject
 from mavstream_server.engine.migration.replacement import NewPlan, Replaced
-from mavstream_server.engine.states import IllegalMove
+from mavstream_server.engine.states import IllegalMove, QueryState
 from mavstream_server.log import LogOptions
 from mavstream_server.testing import ManualClock, ScriptedStream, run_plan
 from mavstream_server.testing.plans import PlanRun, Row
@@ -213,6 +213,42 @@ def test_the_new_plan_goes_on_as_if_it_had_always_run(tmp_path: Path, case: str,
     assert run.engine.policy_host.admitted.keys() <= {"q"}
 
 
+@pytest.mark.parametrize("case", [case for case in PAIRS if case not in BEGINS_ANEW])
+@pytest.mark.parametrize("seed", range(scaled(2, 30)))
+def test_a_paused_query_goes_on_with_the_new_plan_as_if_that_had_been_paused(
+    tmp_path: Path, case: str, seed: int
+) -> None:
+    (old, new), random = PAIRS[case], Random(f"{case} {seed} paused")
+    data = {name: generated(random, 400) for name in ("readings", "other")}
+    streams = streams_of(tmp_path / "all", data, random, dict.fromkeys(data, 200))
+    run = run_plan(old, "out", streams, train=random.randrange(1, 20), sink=SeamSink())
+    for _ in range(random.randrange(60)):
+        run.engine.step()
+    run.engine.pause("q")
+    before, seam = replaced(run, new, streams)
+    assert run.query.state is QueryState.PAUSED
+
+    def resumed(run: PlanRun, streams: list[ScriptedStream], at: dict[str, int]) -> list[Row]:
+        """Return the answers after a pause until row 300 of each stream."""
+        for each in streams:
+            each.rows(*data[each.name][at[each.name] : 300])
+        run.engine.resume("q")
+        for each in streams:
+            each.rows(*data[each.name][300:])
+            each.complete()
+        return run.rows()
+
+    found = resumed(run, streams, dict.fromkeys(data, 200))
+    early = run_plan(old, "out", streams_of(tmp_path / "before", data, random, seam))
+    assert Counter(found[: before.offset]) == Counter(early.rows())
+    always = streams_of(tmp_path / "always", data, random, seam)
+    reference = run_plan(new, "out", always)
+    known = len(reference.rows())
+    reference.engine.pause("q")
+    expected = resumed(reference, always, seam)[known:]
+    assert Counter(found[before.offset :]) == Counter(expected)
+
+
 @pytest.mark.parametrize("seed", range(scaled(4, 60)))
 def test_operators_that_are_the_same_keep_their_state(tmp_path: Path, seed: int) -> None:
     random = Random(seed)
@@ -298,10 +334,10 @@ def test_a_replacement_is_refused_or_given_up_and_the_query_goes_on(
     run.engine.replace("q", new, 1, found.append)
     run.engine.pause("q")
     assert found == ["the query was paused"]
-    with pytest.raises(IllegalMove, match="paused"):
-        run.engine.replace("q", new, 1, found.append)
     assert len(run.rows()) == 4
+    run.engine.replace("q", new, 1, found.append)
     run.engine.resume("q")
+    assert found.pop() == "the query was resumed"
     absent = ScriptedStream(tmp_path, "absent", FIELDS, ManualClock())
     elsewhere = typed(
         {"in": {"op": "source", "stream": "absent"}, "out": select("in", "x > 2")}, "out", absent
@@ -311,3 +347,5 @@ def test_a_replacement_is_refused_or_given_up_and_the_query_goes_on(
     run.engine.replace("q", new, 1, found.append)
     run.engine.stop("q")
     assert found[1:] == ["the query has ended"]
+    with pytest.raises(IllegalMove, match="query 'q' is stopped; its plan cannot be replaced any more"):
+        run.engine.replace("q", new, 1, found.append)

@@ -100,6 +100,10 @@ class PlanChanges:
         self.replacements.drop(query, "the query was paused")
         self.quiescent_points.drop(query)
 
+    def resumed(self, query: RunningQuery) -> None:
+        """Give up the replacement of a query that was resumed: its plan is to change while it is paused."""
+        self.replacements.drop(query, "the query was resumed")
+
     def forget(self, query: RunningQuery) -> None:
         """Forget the changes of a query that has ended."""
         self.migrations.forget(query)

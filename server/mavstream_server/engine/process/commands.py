@@ -192,9 +192,9 @@ class HostedEngine:
                 return {query.id: self._query_metrics(query) for query in known}
             case GetTargetMetrics(ids):
                 known = [engine.queries[id_] for id_ in ids if id_ in engine.queries]
-                epochs = self._epochs
+                running = [one for one in known if one.active and self.checkpointer.caught_up(one.id)]
                 return TargetMetricsReply(
-                    {one.id: target_metrics(one, epochs[one.id]) for one in known if one.active}
+                    {one.id: target_metrics(one, self._epochs[one.id]) for one in running}
                 )
             case GetClassMetrics():
                 return class_metrics(engine)

@@ -40,8 +40,10 @@ class QueryChanges:
         self._has_class = has_class
         self._begin = begin
 
-    async def make(self, query: Query, change: QueryChange, version: int | None) -> None:
-        """Make a change, all of it or nothing.
+    async def make(
+        self, query: Query, change: QueryChange, version: int | None, *, derive: bool | None = None
+    ) -> None:
+        """Make a change, all of it or nothing; with `derive` also whether it is a derived stream.
 
         Raises WrongVersion, Conflict, InvalidQuery, EngineRefused.
         """
@@ -49,7 +51,7 @@ class QueryChanges:
             before = query.record.spec
             if change.state is not None:
                 query.check_move(change.state)
-            spec = changed_spec(query, change)
+            spec = changed_spec(query, change, derive=derive)
             if spec.class_ != before.class_ and not self._has_class(spec.class_):
                 raise specs.unknown_class(spec.class_)
             if version is not None and version != query.record.version:
@@ -88,7 +90,7 @@ class QueryChanges:
         self._registry.note(query)
 
 
-def changed_spec(query: Query, change: QueryChange) -> QuerySpec:
+def changed_spec(query: Query, change: QueryChange, *, derive: bool | None = None) -> QuerySpec:
     """Return the changed specification; raises Conflict, InvalidQuery.
 
     Returns the same object if nothing changes. Null removes a time, or all targets.
@@ -101,6 +103,8 @@ def changed_spec(query: Query, change: QueryChange) -> QuerySpec:
         values["qos"] = type(spec.qos)()
     if change.class_ is not None:
         values["class_"] = change.class_
+    if derive is not None:
+        values["derive"] = derive
     values = {name: value for name, value in values.items() if value != getattr(spec, name)}
     if not values:
         return spec
