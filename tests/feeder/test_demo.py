@@ -160,3 +160,6 @@ def test_watching_only_needs_a_server() -> None:
     done = demo("--no-feed")
     assert done.returncode == 2
     assert "give --url" in done.stderr
+    done = demo("--rate", "100", "--data", "homes")
+    assert done.returncode == 2
+    assert "--rate feeds the sample" in done.stderr

@@ -87,6 +87,8 @@ class View:
             self._console.print(Group(Text(title), Text(), table))
             return
         self._console.print(Group(Text(), _acts(outcome.told), Text(), *_bars(outcome.told)))
+        if outcome.told.fires and not outcome.told.alarms:
+            self._console.print("", "No fire was found while the demo watched.", sep="\n")
         for alarm in outcome.told.alarms:
             self._console.print(Text(), Text(_said(alarm)), sep="\n")
         self._console.print(Text(), Text(title, style="dim"), sep="\n")
