@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from mavstream_protocol.scheduling import SchedulerSettings
 from mavstream_protocol.streams import StreamSpec
 from mavstream_protocol.wire.resources import DesiredState
 from mavstream_server.catalog.catalog import Catalog
+from mavstream_server.catalog.runs import RunRecord
 from mavstream_server.core.errors import Conflict, NotFound, Refused, TooMany, WrongVersion
 
 PLAN = {"root": "in", "nodes": {"in": {"op": "source", "stream": "readings"}}}
@@ -225,10 +227,45 @@ def test_a_file_of_a_later_release_is_refused_and_not_changed(path: Path) -> Non
         connection.execute("PRAGMA user_version = 99")
     connection.close()
     before = path.read_bytes()
-    with pytest.raises(Refused, match="expected version 5 or earlier, got 99") as caught:
+    with pytest.raises(Refused, match="expected version 7 or earlier, got 99") as caught:
         Catalog(path)
     assert caught.value.code == "newer_catalog"
     assert path.read_bytes() == before
+
+
+def test_starts_are_stored_with_their_queries(path: Path) -> None:
+    catalog = Catalog(path)
+    catalog.add_stream(stream("readings"))
+    for id_ in ("q1", "q2", "q3"):
+        catalog.add_query(id_, query(id_), 0)
+    catalog.starts.note_begun("q1")
+    catalog.starts.resume("q1", {"readings": 7})
+    catalog.starts.resume("q2", {"readings": 8})
+    catalog.starts.note_begun("q2")
+    catalog.close()
+    again = Catalog(path)
+    assert again.starts.of("q1") == (True, {"readings": 7})
+    assert again.starts.of("q2") == (True, {"readings": 8})
+    assert again.starts.of("q3") == (False, None)
+    again.remove_query("q2")
+    assert again.starts.of("q2") == (False, None)
+    again.close()
+
+
+def test_queries_of_earlier_releases_with_an_epoch_have_begun(path: Path) -> None:
+    catalog = Catalog(path)
+    catalog.add_stream(stream("readings"))
+    for id_ in ("old", "new"):
+        catalog.add_query(id_, query(id_), 0)
+    catalog.next_epoch("old")
+    catalog.close()
+    with sqlite3.connect(path) as file:
+        file.execute("DROP TABLE starts")
+        file.execute("PRAGMA user_version = 6")
+    file.close()
+    again = Catalog(path)
+    assert (again.starts.of("old").begun, again.starts.of("new").begun) == (True, False)
+    again.close()
 
 
 def test_duplicate_names_of_earlier_releases_get_a_suffix(
@@ -240,6 +277,8 @@ def test_duplicate_names_of_earlier_releases_get_a_suffix(
     with sqlite3.connect(path) as file:  # as a release before version 3 wrote it
         file.execute("DROP TABLE replacements")
         file.execute("DROP TABLE seen_fields")
+        file.execute("DROP TABLE runs")
+        file.execute("DROP TABLE starts")
         file.execute("DROP INDEX queries_by_name")
         for number, name in enumerate(names):
             catalog.add_query(f"q{number}", query(name), number)
@@ -357,3 +396,18 @@ def test_a_killed_server_loses_nothing_that_it_acknowledged(path: Path) -> None:
         assert catalog.idempotent(f"k{count - 1}", "queries") == str(count - 1)
         assert catalog.idempotent(f"k{count}", "queries") is None
         catalog.close()
+
+
+def test_a_run_whose_last_batch_is_not_in_the_log_goes_on_behind_the_one_before(tmp_path: Path) -> None:
+    first, second = (RunRecord(batch=n, end=n * 10, state={"at": n}, needs={"s": n}) for n in (1, 2))
+    with closing(Catalog(tmp_path / "catalog.db")) as catalog:
+        assert catalog.runs.of("q") is None
+        catalog.runs.put("q", first, None)
+        catalog.runs.put("q", second, first)
+    with closing(Catalog(tmp_path / "catalog.db")) as catalog:
+        stored = catalog.runs.of("q")
+        assert stored is not None
+        assert stored.published(20) == second
+        assert stored.published(10) == first
+        catalog.runs.remove("q")
+        assert catalog.runs.of("q") is None

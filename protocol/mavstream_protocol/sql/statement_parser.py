@@ -152,13 +152,22 @@ class _StatementParser:
         replace = cursor.accept("or", "replace")
         self._refuse_foreign(_FOREIGN_KINDS)
         kind = cursor.one_of(
-            *(("query", "class", "table") if replace else ("stream", "class", "query", "table"))
+            *(("query", "class", "table", "stream") if replace else ("stream", "class", "query", "table"))
         )
         match kind:
             case "stream":
                 name = cursor.name("the name of a stream")
-                derived = cursor.token.sign != "("
-                return self._create_derived(start, name) if derived else self._create_stream(start, name)
+                if cursor.token.sign != "(":
+                    return self._create_derived(start, name, replace)
+                if replace:
+                    detail = (
+                        "a stream that is fed cannot be replaced, since producers and queries use it: add "
+                        f"columns with ALTER STREAM {name.value} ADD COLUMN, or drop it first; "
+                        f"CREATE OR REPLACE STREAM {name.value} AS SELECT ... replaces a derived stream"
+                    )
+                    token = cursor.token
+                    raise cursor.source.error("unsupported_syntax", detail, token.start, token.end)
+                return self._create_stream(start, name)
             case "class":
                 return self._create_class(start, replace)
             case "table":
@@ -171,15 +180,15 @@ class _StatementParser:
         if token.word in foreign:
             raise self._cursor.source.error("unsupported_syntax", foreign[token.word], token.start, token.end)
 
-    def _create_derived(self, start: int, name: Name) -> CreateQuery:
-        """Read `CREATE STREAM name [WITH (...)] AS SELECT ...`: a query whose results are a stream."""
+    def _create_derived(self, start: int, name: Name, replace: bool) -> CreateQuery:
+        """Read `CREATE [OR REPLACE] STREAM name [WITH (...)] AS SELECT ...`: its results are a stream."""
         cursor = self._cursor
         if not any(map(cursor.at_words, ("with", "as"))):
             raise cursor.misplaced("(", "AS")
         options = read_options(cursor, QUERY_OPTIONS)
         cursor.expect("as")
         data: dict[str, Any] = {"name": name.value, "plan": self._query(), "derive": True}
-        return CreateQuery(checked(QuerySpec, data, options, cursor, start), replace=False)
+        return CreateQuery(checked(QuerySpec, data, options, cursor, start), replace)
 
     def _create_stream(self, start: int, name: Name) -> CreateStream:
         cursor = self._cursor

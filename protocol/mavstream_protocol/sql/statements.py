@@ -55,9 +55,9 @@ class CreateClass:
 
 @dataclass(frozen=True, slots=True)
 class CreateQuery:
-    """`CREATE [OR REPLACE] QUERY name WITH (...) AS SELECT ...`; `CREATE STREAM name AS SELECT ...`.
+    """`CREATE [OR REPLACE] QUERY name WITH (...) AS SELECT ...`.
 
-    The specification of the latter has `derive`.
+    `CREATE [OR REPLACE] STREAM name AS SELECT ...` is one with `derive` in its specification.
     """
 
     spec: QuerySpec

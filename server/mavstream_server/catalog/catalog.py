@@ -20,7 +20,9 @@ from mavstream_server.catalog.database import Database
 from mavstream_server.catalog.keyed_appends import AppendRecords
 from mavstream_server.catalog.owners import Owners
 from mavstream_server.catalog.producers import ProducerRegistry
+from mavstream_server.catalog.runs import Runs
 from mavstream_server.catalog.seen_fields import SeenFields
+from mavstream_server.catalog.starts import QueryStarts
 from mavstream_server.core.errors import Conflict, NotFound, Refused, WrongVersion
 
 Spec = TypeVar("Spec", bound=BaseModel)
@@ -75,6 +77,8 @@ class Catalog:
         self.owners = Owners(self._database)
         self.appends = AppendRecords(self._database)
         self.seen_fields = SeenFields(self._database)
+        self.runs = Runs(self._database)
+        self.starts = QueryStarts(self._database)
         self.producers = ProducerRegistry(self._database, self.owners, max_producers, now_us)
         if not self._database.run("SELECT 1 FROM classes WHERE name = ?", DEFAULT_CLASS).fetchone():
             self.put_class(QueryClass(name=DEFAULT_CLASS))
@@ -254,7 +258,17 @@ class Catalog:
             self.owners.remove("query", id_)
             self.drop_replacement(id_)
             self.seen_fields.remove_query(id_)
+            self.runs.remove(id_)
+            self.starts.remove(id_)
         self._specs.pop(id_, None)
+
+    def rewrite(
+        self, id_: str, spec: QuerySpec, seen: Mapping[str, int], expected_version: int | None = None
+    ) -> QueryRecord:
+        """Store another specification of a query that has not begun; raises NotFound, WrongVersion."""
+        with self.transaction():
+            self.begin_replacement(id_, spec, seen, expected_version)
+            return self.complete_replacement(id_, spec)
 
     def begin_replacement(
         self, id_: str, spec: QuerySpec, seen: Mapping[str, int], expected_version: int | None = None

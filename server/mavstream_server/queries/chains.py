@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from mavstream_protocol.queries import ReadFrom
+from mavstream_protocol.queries import QuerySpec, ReadFrom
 from mavstream_protocol.typed_plan import StreamShape, TypedPlan
 from mavstream_server.catalog.catalog import QueryRecord
 from mavstream_server.core.errors import Conflict
@@ -35,9 +35,15 @@ class ReadableShapes(Mapping[str, StreamShape]):
 
 
 def require_readable(plan: TypedPlan, read_from: ReadFrom, registry: QueryRegistry) -> None:
-    """Raise Conflict if a plan reads the results of a query that gives no more of them."""
+    """Raise Conflict if a plan reads the results of a query that gives no more, or that runs elsewhere."""
     for name, id_ in plan.upstream_queries.items():
         query = registry.find(id_)
+        if query is not None and query.outside:
+            raise Conflict(
+                f"query '{name}' has backend '{query.record.spec.backend.value}', and plans read results of "
+                "the server's own engine: put the plan of that query in the place of its results",
+                code="upstream_outside",
+            )
         if query is not None and query.final is not None and read_from is not ReadFrom.EARLIEST:
             raise Conflict(
                 f"query '{name}' has ended ({query.final.value}) and gives no more results: "
@@ -58,11 +64,11 @@ def require_unread(query: Query, registry: QueryRegistry) -> None:
         )
 
 
-def check_replacement(query: Query, plan: TypedPlan, registry: QueryRegistry) -> None:
-    """Raise Conflict if a query cannot run a plan instead of its own because of what reads it.
+def check_replacement(query: Query, spec: QuerySpec, plan: TypedPlan, registry: QueryRegistry) -> None:
+    """Raise Conflict if a query cannot get a specification, with this plan, because of what reads it.
 
     No query may read itself, however many queries are in between, and those that read it must find the same
-    columns, time and order.
+    columns, time and order, under the name of a stream if they read it as one.
     """
     name = query.name
     reached = plan_origins(plan, registry)
@@ -73,14 +79,27 @@ def check_replacement(query: Query, plan: TypedPlan, registry: QueryRegistry) ->
             "a chain of queries must begin with streams",
             code="query_cycle",
         )
-    found = [one.id for one in registry.readers(query.id)]
+    readers = registry.readers(query.id)
+    if query.record.spec.derive and not spec.derive:
+        _require_unread_as_stream(name, readers)
+    found = [one.id for one in readers]
     if not found or query.plan is None:
         return
-    before, after = (one.results(query.id, derived=query.record.spec.derive) for one in (query.plan, plan))
+    before, after = (one.results(query.id) for one in (query.plan, plan))
     if before != after:
         raise Conflict(
             f"the results of query '{name}' are read by {', '.join(map(repr, found[:_SHOWN]))}, which "
             f"{_difference(before, after)}: keep these, or remove the readers first",
+            code="query_in_use",
+        )
+
+
+def _require_unread_as_stream(name: str, readers: Iterable[Query]) -> None:
+    found = [one.id for one in readers if name in one.record.spec.plan.streams]
+    if found:
+        raise Conflict(
+            f"derived stream '{name}' is read as a stream by {', '.join(map(repr, found[:_SHOWN]))}: keep "
+            f'"derive": true, or let these read the query first: {{"op": "source", "query": "{name}"}}',
             code="query_in_use",
         )
 

@@ -6,10 +6,13 @@ import asyncio
 import secrets
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
+from typing import NamedTuple
 
+from mavstream_protocol.queries import QueryBackend
 from mavstream_protocol.schema import Schema
 from mavstream_protocol.typed_plan import TypedPlan
 from mavstream_protocol.wire.resources import ActualState, DesiredState
+from mavstream_protocol.wire.runs import RunReport
 from mavstream_server.catalog.catalog import QueryRecord
 from mavstream_server.core.errors import Conflict
 from mavstream_server.core.metrics import QueryMetrics
@@ -27,6 +30,13 @@ DESIRED_MOVES: MappingProxyType[DesiredState, frozenset[DesiredState]] = Mapping
         DesiredState.STOPPED: frozenset(),
     }
 )
+
+
+class Heard(NamedTuple):
+    """A report of a runner, and when it was received (us since 1970)."""
+
+    report: RunReport
+    at_us: int
 
 
 class Query:
@@ -54,8 +64,10 @@ class Query:
         """Whether the query waits for its start_at."""
         self.placed = False
         """Whether the current engine process runs the query."""
-        self.begun = record.epoch > 0
+        self.begun = False
         """Whether an engine ever ran the query."""
+        self.resumes: Mapping[str, int] | None = None
+        """Where it goes on after its last pause, by stream; None if it was never resumed."""
         self.suspect = False
         """Whether it killed an engine: it then shares no operators, so that no other is blamed for it."""
         self.paused = False
@@ -68,6 +80,8 @@ class Query:
         """Whether walking its plan would block the event loop."""
         self.running_plans = RunningPlans()
         """Plans that the query was migrated to."""
+        self.heard: Heard | None = None
+        """The last report of the runner that runs it, if another backend does."""
         self.lock = asyncio.Lock()
         self._known_schema = schema
 
@@ -118,9 +132,16 @@ class Query:
             return self.final
         if self.scheduled:
             return ActualState.SCHEDULED
+        if self.outside and self.heard is not None:
+            return ActualState.PAUSED if self.heard.report.paused else ActualState.RUNNING
         if not self.placed:
             return ActualState.STARTING
         return ActualState.PAUSED if self.paused else ActualState.RUNNING
+
+    @property
+    def outside(self) -> bool:
+        """Whether a runner of another backend runs the query, and not the engine."""
+        return self.record.spec.backend is not QueryBackend.EMBEDDED
 
     @property
     def streams(self) -> frozenset[str]:

@@ -48,6 +48,7 @@ from mavstream_server.queries.owner_quotas import OwnerQuotas
 from mavstream_server.queries.planning.planner import QueryPlanner, Verdict
 from mavstream_server.queries.query import Query
 from mavstream_server.queries.registry import QueryRegistry
+from mavstream_server.queries.runs.service import QueryRuns
 from mavstream_server.queries.stream_readers import StreamReaders
 from mavstream_server.queries.trials import Trials
 from mavstream_server.queries.views.delivery import Durability
@@ -105,13 +106,25 @@ class QueryService:
             shapes,
             schemas,
             catalog.seen_fields,
-        )
-        self.views = QueryViews(
-            registry, self.metrics, results, readers, shapes, schemas, self._entries.typed_plan, durability
+            catalog.starts,
         )
         checkpoints = CheckpointStore(settings.checkpoints_directory)
         self._finisher = QueryFinisher(
             catalog, registry, readers, self.start_times, self.metrics, results, checkpoints
+        )
+        self.runs = QueryRuns(
+            settings, catalog, readers, streams, results, self._finisher, self.priorities, now_us
+        )
+        self.views = QueryViews(
+            registry,
+            self.metrics,
+            results,
+            readers,
+            shapes,
+            schemas,
+            self._entries.typed_plan,
+            durability,
+            self.runs.view,
         )
         replacements = ReplacementRecords(catalog, registry, readers, checkpoints, self.planner.type_plan)
         self.placement = Placement(
@@ -129,7 +142,7 @@ class QueryService:
         self._restarts: set[asyncio.Task[None]] = set()
         self._crashes = QueryCrashes(registry, self._finisher)
         self._beginning = QueryBeginning(
-            registry, readers, streams, results, self.start_times, self.placement
+            registry, readers, streams, results, self.start_times, self.placement, self.runs
         )
         self._resuming = QueryResuming(
             catalog,
@@ -163,6 +176,7 @@ class QueryService:
             self.start_times,
             self.classes.has,
             self._beginning.begin_early,
+            self._beginning.ends,
         )
         self._replacement = QueryReplacement(
             registry,
@@ -173,6 +187,7 @@ class QueryService:
             replacements,
             self.admission,
             results,
+            self._beginning,
             self._registration.add,
         )
 
@@ -193,11 +208,14 @@ class QueryService:
             # Those of an earlier run do not know what has happened since.
             shutil.rmtree(self._settings.checkpoints_directory, ignore_errors=True)
         self.placement.hold_checkpoints(query for query in self.registry if query.final is None)
+        for query in [query for query in self.registry if query.outside]:
+            self.runs.resume(query)
         self._place_all()
 
     async def stop(self) -> None:
         """Stop starting queries; running ones end with the engine and are started again with the next one."""
         self.start_times.stop()
+        self.runs.close()
         await self.placement.stop()
         await self.planner.stop()
 
@@ -329,6 +347,7 @@ class QueryService:
             await self.placement.detach_results(query)
             self.start_times.forget(query)
             self._catalog.remove_query(id_)
+            self.runs.forget(id_)
             self.registry.remove(id_)
             self._crashes.forget(id_)
             self.metrics.forget(id_)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Protocol
 
 from mavstream_server.engine.process.events import Need
@@ -46,6 +46,12 @@ class StreamReaders:
         self.release(query)
         for stream in query.origins:
             self._waiting[stream] -= self._queries.get(stream, {}).pop(query.id, False)
+
+    def follow(self, query: Query, before: Collection[str]) -> None:
+        """Note that the rows of other streams reach a query than those of the streams `before`."""
+        for stream in set(before) - query.origins:
+            self._waiting[stream] -= self._queries.get(stream, {}).pop(query.id, False)
+        self.add(query)
 
     def hold(self, query: Query, positions: Mapping[str, int]) -> None:
         """Set the start positions of a query; rows from there on are retained until the engine runs it.

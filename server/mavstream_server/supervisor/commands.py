@@ -67,9 +67,9 @@ class EngineCommands(ABC):
         """Detach a query from its streams."""
         await self.call(PauseQuery(id_))
 
-    async def resume_query(self, id_: str) -> None:
-        """Let a paused query continue with the next rows."""
-        await self.call(ResumeQuery(id_))
+    async def resume_query(self, id_: str, positions: Mapping[str, int] | None = None) -> None:
+        """Let a paused query continue at these positions of its streams; None for the next rows."""
+        await self.call(ResumeQuery(id_, positions))
 
     async def reclass(self, id_: str, class_name: str) -> None:
         """Move a query to another class."""
@@ -94,7 +94,10 @@ class EngineCommands(ABC):
         await self.call(ShedRows(id_, share))
 
     async def target_metrics(self, ids: Iterable[str]) -> dict[str, TargetMetrics]:
-        """Return the metrics that QoS targets are checked against; queries that do not run are omitted."""
+        """Return the metrics that QoS targets are checked against, of queries that run.
+
+        Those that still compute stored results again after a recovery are omitted, too.
+        """
         wanted, found = tuple(ids), dict[str, TargetMetrics]()
         for start in range(0, len(wanted), _TARGETS_PAGE):
             page = await self.call(GetTargetMetrics(wanted[start : start + _TARGETS_PAGE]))

@@ -16,7 +16,7 @@ from mavstream_protocol.plans.plan import Plan, SelectNode
 from mavstream_protocol.tuples import decode_rows
 from mavstream_protocol.wire.resources import DesiredState, QueryChange
 from mavstream_server.core.errors import Conflict, NotFound, Refused, StorageFull, WrongVersion
-from mavstream_server.core.failpoints import ONCE_VARIABLE, VARIABLE
+from mavstream_server.core.storage.failpoints import ONCE_VARIABLE, VARIABLE
 from mavstream_server.queries.planning.validation import InvalidQuery
 from mavstream_server.supervisor.engine_link import EngineRefused, EngineUnavailable
 
@@ -166,8 +166,10 @@ def test_who_reads_results_from_the_earliest_gets_those_with_the_present_columns
 def test_what_cannot_be_replaced_is_refused_and_the_query_goes_on(run: Run) -> None:
     async def test(made: Service) -> None:
         info, _ = await made.queries.put("mine", above(20))
-        with pytest.raises(Conflict, match="keeps its mode"):
+        with pytest.raises(Conflict, match="runs continuously, and mode says one_time"):
             await made.queries.put("mine", counted("readings") | {"mode": "one_time"})
+        with pytest.raises(Conflict, match="a start time can be changed while the query is scheduled"):
+            await made.queries.put("mine", above(30, start_at="2100-01-01T00:00:00Z"))
         absent = json.loads(json.dumps(above(30)).replace("readings", "absent"))
         with pytest.raises(InvalidQuery, match="absent"):
             await made.queries.put("mine", absent)
@@ -181,13 +183,30 @@ def test_what_cannot_be_replaced_is_refused_and_the_query_goes_on(run: Run) -> N
             await made.queries.put("mine", above(30), version=7)
         with pytest.raises(NotFound):
             await made.queries.put("mine-abcdef", above(30))
-        await made.queries.change("mine", QueryChange(state=DesiredState.PAUSED))
-        with pytest.raises(Conflict, match="resume it first"):
-            await made.queries.put("mine", above(30))
-        await made.queries.change("mine", QueryChange(state=DesiredState.RUNNING))
         assert made.catalog.replacement(info.id) is None
         await made.feed(26)
         assert await temps(made, 2) == [25, 26]
+
+    run(test)
+
+
+def test_a_paused_query_stays_paused_and_goes_on_with_the_new_plan(run: Run) -> None:
+    async def test(made: Service) -> None:
+        await made.queries.put("mine", above(20))
+        await made.feed(25)
+        await temps(made, 1)
+        await made.queries.change("mine", QueryChange(state=DesiredState.PAUSED))
+        await made.feed(26, 36)
+        info, _ = await made.queries.put("mine", above(30))
+        assert (info.state.value, info.revision, info.epoch) == ("paused", 1, 1)
+        await made.kill_engine()
+        assert (await made.queries.views.info("mine")).state.value == "paused"
+        await made.feed(37)
+        await made.queries.change("mine", QueryChange(state=DesiredState.RUNNING))
+        await made.feed(27, 38)
+        await temps(made, 2)
+        assert all_temps(made) == [25, 38]
+        assert (await made.queries.views.info("mine")).epoch == 1
 
     run(test)
 
@@ -219,6 +238,57 @@ def test_windows_that_reach_back_over_the_seam_are_answered_whole(run: Run) -> N
         await made.feed(1)
         assert (await made.answers("mine", 4, 2))[0]["n"] == 3
         assert (await made.queries.views.info("mine")).epoch == 1
+
+    run(test)
+
+
+def reading(name: str, kind: str) -> dict[str, Any]:
+    """Return a query that reads another one, as a query or as a stream."""
+    nodes = {
+        "in": {"op": "source", kind: name},
+        "out": {"op": "select", "input": "in", "where": "temp > 0"},
+    }
+    return {"plan": {"root": "out", "nodes": nodes}}
+
+
+def test_a_query_becomes_a_derived_stream_and_is_none_any_more(run: Run) -> None:
+    async def test(made: Service) -> None:
+        await made.queries.put("mine", above(20))
+        await made.queries.put("below", reading("mine", "query"))
+        assert not made.queries.views.derived_streams()
+        info, _ = await made.queries.put("mine", above(20, derive=True))
+        assert (info.revision, info.spec.derive) == (0, True), "its plan goes on"
+        assert list(made.queries.views.derived_streams()) == ["mine"]
+        reader, _ = await made.queries.put("reader", reading("mine", "stream"))
+        for again in (above(20), above(30)):
+            with pytest.raises(Conflict, match=f"is read as a stream by '{reader.id}'"):
+                await made.queries.put("mine", again)
+        await made.queries.put("reader", reading("mine", "query"))
+        info, _ = await made.queries.put("mine", above(30))
+        assert (info.revision, info.spec.derive) == (1, False)
+        assert not made.queries.views.derived_streams()
+        await made.feed(25, 35)
+        assert [row["temp"] for row in await made.answers("reader", 1)] == [35]
+        assert [row["temp"] for row in await made.answers("below", 1)] == [35]
+
+    run(test)
+
+
+def test_a_query_that_reads_another_one_than_before_does_not_keep_the_former(run: Run) -> None:
+    async def test(made: Service) -> None:
+        first, _ = await made.queries.put("first", above(10))
+        second, _ = await made.queries.put("second", above(20))
+        middle, _ = await made.queries.put("middle", reading("first", "query"))
+        last, _ = await made.queries.put("last", reading("middle", "query"))
+        await made.queries.put("middle", reading("second", "query"))
+        assert (await made.queries.views.info("first")).read_by == ()
+        assert (await made.queries.views.info("second")).read_by == (middle.id,)
+        assert made.queries.get("last").origins == {"readings", second.id, middle.id}
+        assert made.queries.users(first.id) == []
+        assert set(made.queries.users(second.id)) == {middle.id, last.id}
+        await made.queries.remove("first")
+        with pytest.raises(Conflict, match="would read itself through 'last'"):
+            await made.queries.put("second", reading("last", "query"))
 
     run(test)
 

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 from tests.support.servers.running_server import PATIENCE, until
-from tests.support.services.query_service import WINDOW_PLAN, Service, served, service
+from tests.support.services.query_service import HOT, WINDOW_PLAN, Service, served, service
 from tests.support.services.query_times import Run, advance, change, in_hours, register, state, temps
 
 from mavstream_protocol.wire.resources import ActualState, DesiredState
+from mavstream_server.core.errors import Conflict
 from mavstream_server.testing import ManualClock
 
 pytest_plugins = ("tests.support.services.clock_fixtures",)
@@ -151,6 +152,30 @@ def test_without_an_engine_a_scheduled_query_starts_later_and_misses_nothing(
             assert temps(await made.answers(info.id, 1)) == [32]
 
     asyncio.run(test())
+
+
+def test_a_scheduled_query_can_be_replaced_by_any_other(run: Run, wall_clock: ManualClock) -> None:
+    async def test(made: Service) -> None:
+        info = await register(made, name="mine", start_at=in_hours(wall_clock, 1))
+        with made.subscription(info.id) as subscription:
+            assert json.loads(await subscription.next() or "")["type"] == "opened"
+            once = {"plan": WINDOW_PLAN, "mode": "one_time", "derive": True, "from": "earliest"}
+            changed, created = await made.queries.put("mine", {**once, "start_at": in_hours(wall_clock, 2)})
+            assert (created, changed.id, changed.state) == (False, info.id, ActualState.SCHEDULED)
+            assert (changed.spec.mode, changed.spec.from_) == ("one_time", "earliest")
+            told = json.loads(await asyncio.wait_for(subscription.next(), PATIENCE) or "")
+            assert (told["type"], told["fields"][0]["name"]) == ("replaced", changed.fields[0].name)
+        await advance(made, wall_clock, 1)
+        assert await state(made, info.id) is ActualState.SCHEDULED
+        await made.queries.put("mine", {**HOT, "start_at": in_hours(wall_clock, -0.5)})
+        await asyncio.wait_for(made.queries.placement.settled(), PATIENCE)
+        assert await state(made, info.id) is ActualState.RUNNING
+        await made.feed(33)
+        assert temps(await made.answers(info.id, 1)) == [33]
+        with pytest.raises(Conflict, match="a start time can be changed while the query is scheduled"):
+            await made.queries.put("mine", {**HOT, "start_at": in_hours(wall_clock, 1)})
+
+    run(test)
 
 
 def test_a_scheduled_query_can_be_paused_stopped_and_removed(run: Run, wall_clock: ManualClock) -> None:

@@ -9,7 +9,8 @@ windows and joins may need rows from before the seam. A warm-up (see `warm_up`) 
 old plan goes on; when it has nearly caught up, the sources of the query are held, the warm-up reads up to the
 seam, and the query gets its operators. So what the query answers from then on is what the new plan would
 answer from then on if it had always run. Where rows are not retained any more, windows that they could be in
-are not answered. Windows by rows and sessions begin at the seam.
+are not answered. Windows by rows and sessions begin at the seam. A paused query stays paused: the seam is
+where it was paused, and the new plan goes on from where the query is resumed.
 
 Until then nothing has changed: if anything goes wrong, the query keeps its plan.
 """
@@ -155,9 +156,9 @@ class Replacements:
 
     def check_query(self, query: RunningQuery, plan: TypedPlan) -> None:
         """Raise IllegalMove, ReplacementRefused or UnknownObject if a query cannot get a plan."""
-        if query.state is not QueryState.RUNNING:
+        if not query.active:
             raise IllegalMove(
-                f"query {query.id!r} is {query.state.value}; its plan can be replaced while it is running"
+                f"query {query.id!r} is {query.state.value}; its plan cannot be replaced any more"
             )
         if query.request.options.one_time:
             raise ReplacementRefused(f"query {query.id!r} is a one-time query, which answers one window")
@@ -345,10 +346,13 @@ class Replacements:
         )
         self._policy_host.rearrange(query, handover.apply)
         handover.announce_gaps()
-        for task in handover.left:
-            self._intake.withdraw(task)
-        for stream, task in handover.added:
-            self._intake.add(stream, task)
+        if (
+            query.state is QueryState.RUNNING
+        ):  # a paused one reads nothing; it adds its sources when it resumes
+            for task in handover.left:
+                self._intake.withdraw(task)
+            for stream, task in handover.added:
+                self._intake.add(stream, task)
         for operator in warm.network.operators.values():
             if operator is not query.network.operators.get(operator.name):
                 operator.abandon()

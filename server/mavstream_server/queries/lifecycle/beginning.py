@@ -8,6 +8,7 @@ from mavstream_server.queries.lifecycle.placement import Placement
 from mavstream_server.queries.lifecycle.start_times import StartTimes
 from mavstream_server.queries.query import Query
 from mavstream_server.queries.registry import QueryRegistry
+from mavstream_server.queries.runs.service import QueryRuns
 from mavstream_server.queries.stream_readers import StreamReaders
 from mavstream_server.results.service import ResultService
 
@@ -23,6 +24,7 @@ class QueryBeginning:
         results: ResultService,
         start_times: StartTimes,
         placement: Placement,
+        runs: QueryRuns,
     ) -> None:
         self._registry = registry
         self._readers = readers
@@ -30,9 +32,13 @@ class QueryBeginning:
         self._results = results
         self._start_times = start_times
         self._placement = placement
+        self._runs = runs
 
     async def begin(self, query: Query) -> None:
         """Start a query that is not scheduled."""
+        if query.outside:
+            self._runs.begin(query, query.record.spec.from_)
+            return
         self._hold(query)
         await self._placement.place(query)
 
@@ -41,18 +47,32 @@ class QueryBeginning:
         self._unschedule(query)
         await self.begin(query)
 
+    def reschedule(self, query: Query) -> None:
+        """Wait for the changed start time of a scheduled query, or have it started if that has passed."""
+        if self._start_times.is_ahead(query.record.spec.start_at):
+            self._start_times.add(query)
+            return
+        self._unschedule(query)
+        self._hold(query)
+        self._placement.place_soon(query)
+
     def begin_due(self, query: Query) -> None:
         """Start a query whose start time has passed, with the rows that arrived since."""
         self._unschedule(query)
-        self._readers.keep(query, self._ends(query))
+        if query.outside:
+            # From its start time on, whatever is stored of the time before.
+            self._runs.begin(query, ReadFrom.NOW)
+            return
+        self._readers.keep(query, self.ends(query))
         self._placement.place_soon(query)
 
     def _hold(self, query: Query) -> None:
         """Fix the start position of a query that reads from now on, however late the engine starts it."""
         if query.record.spec.from_ is ReadFrom.NOW:
-            self._readers.hold(query, self._ends(query))
+            self._readers.hold(query, self.ends(query))
 
-    def _ends(self, query: Query) -> dict[str, int]:
+    def ends(self, query: Query) -> dict[str, int]:
+        """Return the positions of the next rows to arrive for a query."""
         ends = {name: self._streams.info(name).position for name in query.streams}
         upstream = {name: self._registry.get(id_) for name, id_ in query.upstream.items()}
         return ends | {name: self._results.of(one).end for name, one in upstream.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from mavstream_protocol.errors import InvalidObject
@@ -31,17 +31,24 @@ class QueryChanges:
         start_times: StartTimes,
         has_class: Callable[[str], bool],
         begin: Callable[[Query], Awaitable[None]],
+        ends: Callable[[Query], Mapping[str, int]],
     ) -> None:
-        """`begin` starts a scheduled query before its start time."""
+        """`begin` starts a scheduled query before its start time.
+
+        `ends` returns the positions of the next rows to arrive for a query.
+        """
         self._catalog = catalog
         self._registry = registry
         self._placement = placement
         self._start_times = start_times
         self._has_class = has_class
         self._begin = begin
+        self._ends = ends
 
-    async def make(self, query: Query, change: QueryChange, version: int | None) -> None:
-        """Make a change, all of it or nothing.
+    async def make(
+        self, query: Query, change: QueryChange, version: int | None, *, derive: bool | None = None
+    ) -> None:
+        """Make a change, all of it or nothing; with `derive` also whether it is a derived stream.
 
         Raises WrongVersion, Conflict, InvalidQuery, EngineRefused.
         """
@@ -49,7 +56,7 @@ class QueryChanges:
             before = query.record.spec
             if change.state is not None:
                 query.check_move(change.state)
-            spec = changed_spec(query, change)
+            spec = changed_spec(query, change, derive=derive)
             if spec.class_ != before.class_ and not self._has_class(spec.class_):
                 raise specs.unknown_class(spec.class_)
             if version is not None and version != query.record.version:
@@ -70,6 +77,9 @@ class QueryChanges:
         before = query.record.spec
         if spec.stop_at != before.stop_at:
             await self._placement.set_stop_time(query, spec.stop_at)
+        resumes = None
+        if desired is DesiredState.RUNNING and query.record.desired is DesiredState.PAUSED:
+            resumes = self._ends(query)  # also if there is no engine now
         try:
             if spec.class_ != before.class_ and not self._has_class(spec.class_):
                 raise specs.unknown_class(spec.class_)  # removed while the engine set the stop time
@@ -78,6 +88,8 @@ class QueryChanges:
                 if spec is not before:
                     record = self._catalog.set_spec(query.id, spec, version)
                     version = None
+                if resumes is not None:
+                    self._catalog.starts.resume(query.id, resumes)
                 if (desired is not None and desired is not record.desired) or version is not None:
                     record = self._catalog.set_desired(query.id, desired or record.desired, version)
         except BaseException:
@@ -85,10 +97,12 @@ class QueryChanges:
                 await self._placement.set_stop_time(query, before.stop_at)
             raise
         query.record = record
+        if resumes is not None:
+            self._placement.resumes(query, resumes)
         self._registry.note(query)
 
 
-def changed_spec(query: Query, change: QueryChange) -> QuerySpec:
+def changed_spec(query: Query, change: QueryChange, *, derive: bool | None = None) -> QuerySpec:
     """Return the changed specification; raises Conflict, InvalidQuery.
 
     Returns the same object if nothing changes. Null removes a time, or all targets.
@@ -101,6 +115,8 @@ def changed_spec(query: Query, change: QueryChange) -> QuerySpec:
         values["qos"] = type(spec.qos)()
     if change.class_ is not None:
         values["class_"] = change.class_
+    if derive is not None:
+        values["derive"] = derive
     values = {name: value for name, value in values.items() if value != getattr(spec, name)}
     if not values:
         return spec

@@ -7,8 +7,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from mavstream_protocol.plans.plan import Plan
 from mavstream_protocol.queries import QuerySpec
 from mavstream_protocol.typed_plan import TypedPlan
-from mavstream_server.catalog.catalog import Catalog
+from mavstream_server.catalog.catalog import Catalog, QueryRecord
 from mavstream_server.engine.checkpoints.store import CheckpointStore
+from mavstream_server.queries.chains import plan_origins
 from mavstream_server.queries.planning.query_size import is_large
 from mavstream_server.queries.planning.seen_shapes import fields_seen
 from mavstream_server.queries.query import Query
@@ -53,11 +54,31 @@ class ReplacementRecords:
 
     def complete(self, query: Query, spec: QuerySpec, plan: TypedPlan) -> None:
         """Let a specification replace that of a query."""
-        record = self._catalog.complete_replacement(query.id, spec)
+        self._adopt(query, self._catalog.complete_replacement(query.id, spec), plan)
+
+    def rewrite(self, query: Query, spec: QuerySpec, plan: TypedPlan, version: int | None) -> None:
+        """Let a specification replace that of a query that has not begun; raises WrongVersion."""
+        self._adopt(query, self._catalog.rewrite(query.id, spec, fields_seen(plan), version), plan)
+
+    def _adopt(self, query: Query, record: QueryRecord, plan: TypedPlan) -> None:
+        """Let a query have another record and plan, and those that read it what follows from these."""
         self._readers.remove(query)
-        query.record, query.plan, query.large = record, plan, is_large(spec.plan)
+        self._registry.part(query)
+        query.record, query.plan, query.large = record, plan, is_large(record.spec.plan)
+        query.beyond = frozenset()
+        query.beyond = plan_origins(plan, self._registry) - query.origins
         self._readers.add(query)
         self._registry.note(query)
+        above = self._registry.readers(query.id)
+        while above:
+            reader = above.pop()
+            if reader.plan is None:
+                continue
+            before, reader.beyond = reader.origins, frozenset()
+            reader.beyond = plan_origins(reader.plan, self._registry) - reader.origins
+            if reader.origins != before:
+                self._readers.follow(reader, before)
+                above += self._registry.readers(reader.id)
 
     async def settle(self, query: Query) -> None:
         """Complete or forget a replacement whose outcome is not known, before the query starts again."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from mavstream_protocol.admission import AdmissionEstimate
 from mavstream_protocol.errors import ProblemItem
+from mavstream_protocol.instants import format_instant
 from mavstream_protocol.queries import Mode, QuerySpec
 from mavstream_protocol.typed_plan import TypedPlan
 from mavstream_protocol.utility import infer_utility
@@ -15,7 +16,8 @@ from mavstream_server.core.errors import Conflict, NotFound, Refused, WrongVersi
 from mavstream_server.core.principal import Principal
 from mavstream_server.engine.process.messages import ReplacePlan
 from mavstream_server.queries.admission_control import AdmissionControl
-from mavstream_server.queries.chains import check_replacement
+from mavstream_server.queries.chains import check_replacement, plan_streams, require_readable
+from mavstream_server.queries.lifecycle.beginning import QueryBeginning
 from mavstream_server.queries.lifecycle.changes import QueryChanges
 from mavstream_server.queries.lifecycle.placement import Placement
 from mavstream_server.queries.lifecycle.replacement_records import ReplacementRecords
@@ -30,7 +32,6 @@ from mavstream_server.supervisor.engine_link import EngineLink, EngineRefused, E
 _ATTEMPTS = 25
 """Earlier rows are read again, and large state is written, for longer than the engine's reply is waited for;
 asking again is safe."""
-_FIXED = ("mode", "start_at", "derive")
 _OF_THE_PLAN = ("plan", "on_error", "memory_limit")
 """What the engine gets with a plan."""
 
@@ -50,6 +51,7 @@ class QueryReplacement:
         records: ReplacementRecords,
         admission: AdmissionControl,
         results: ResultService,
+        beginning: QueryBeginning,
         add: Add,
     ) -> None:
         """`add` registers a query that was planned."""
@@ -61,6 +63,7 @@ class QueryReplacement:
         self._records = records
         self._admission = admission
         self._results = results
+        self._beginning = beginning
         self._add = add
 
     async def put(
@@ -81,7 +84,7 @@ class QueryReplacement:
                 raise NotFound.query(ref)
             return await self._add(planned, principal)
         principal.require_class(planned.spec.class_)
-        for stream in planned.spec.plan.streams:
+        for stream in plan_streams(planned.plan, self._registry):
             principal.require_stream(stream)
         return query, await self.replace(query, planned, version)
 
@@ -96,21 +99,40 @@ class QueryReplacement:
 
     async def replace(self, query: Query, planned: Planned, version: int | None) -> AdmissionEstimate | None:
         """Change a query to another specification, all of it or nothing; returns the admission estimate."""
-        before, spec = query.record.spec, planned.spec
-        # Where it begins to read was decided when it began.
-        spec = spec.model_copy(update={"from_": before.from_})
-        _check_fixed(query, spec)
+        _check_backend(query, planned.spec)
+        if query.scheduled:
+            async with query.lock:
+                if query.scheduled:  # it may have begun, or been removed, while this waited for the lock
+                    return await self._rewrite(query, planned, version)
+        before, spec = query.record.spec, _after_start(query, planned.spec)
         if all(getattr(spec, name) == getattr(before, name) for name in _OF_THE_PLAN):
-            await self._changes.make(query, _options(before, spec), version)
+            check_replacement(query, spec, planned.plan, self._registry)
+            await self._changes.make(query, _options(before, spec), version, derive=spec.derive)
             return None
         async with query.lock:
-            self._registry.get(query.id)  # it may have been removed while this waited for the lock
-            if version is not None and version != query.record.version:
-                raise WrongVersion(f"query '{query.id}'", version, query.record.version)
+            self._check_present(query, version)
             _check_state(query)
-            check_replacement(query, planned.plan, self._registry)
+            check_replacement(query, spec, planned.plan, self._registry)
             estimate = None if planned.applicant is None else self._admission.admit(planned.applicant)
             await self._replace(query, spec, planned.plan, version)
+        return estimate
+
+    def _check_present(self, query: Query, version: int | None) -> None:
+        """Raise NotFound if a query was removed while its lock was waited for, and WrongVersion."""
+        self._registry.get(query.id)
+        if version is not None and version != query.record.version:
+            raise WrongVersion(f"query '{query.id}'", version, query.record.version)
+
+    async def _rewrite(self, query: Query, planned: Planned, version: int | None) -> AdmissionEstimate | None:
+        """Change a query that has not begun: everything may change; the caller holds its lock."""
+        spec, plan = planned.spec, planned.plan
+        self._check_present(query, version)
+        check_replacement(query, spec, plan, self._registry)
+        require_readable(plan, spec.from_, self._registry)
+        estimate = None if planned.applicant is None else self._admission.admit(planned.applicant)
+        self._records.rewrite(query, spec, plan, version)
+        self._results.changed(query.id)
+        self._beginning.reschedule(query)
         return estimate
 
     async def _replace(self, query: Query, spec: QuerySpec, plan: TypedPlan, version: int | None) -> None:
@@ -163,16 +185,35 @@ def _named(spec: QuerySpec, name: str) -> QuerySpec:
     return specs.changed(spec, {"name": name})
 
 
-def _check_fixed(query: Query, spec: QuerySpec) -> None:
-    """Raise Conflict if a specification differs in what a query keeps."""
-    before = query.record.spec
-    changed = [name for name in _FIXED if getattr(spec, name) != getattr(before, name)]
-    if changed:
+def _check_backend(query: Query, spec: QuerySpec) -> None:
+    """Raise Conflict if a specification has another backend than a query."""
+    backend = query.record.spec.backend
+    if spec.backend is not backend:
         raise Conflict(
-            f"query '{query.id}' keeps its {', '.join(changed)}: leave that as before, or delete the query "
-            "and register it again",
+            f"query '{query.id}' has backend '{backend.value}', and the specification "
+            f"'{spec.backend.value}': register it under another name",
             code="not_replaceable",
         )
+
+
+def _after_start(query: Query, spec: QuerySpec) -> QuerySpec:
+    """Return a specification with what was decided when a query began; raises Conflict if that differs."""
+    before = query.record.spec
+    if spec.start_at not in (None, before.start_at):
+        since = "" if before.start_at is None else f" at {format_instant(before.start_at)}"
+        raise Conflict(
+            f"query '{query.id}' has begun{since}, and start_at says {format_instant(spec.start_at or 0)}: "
+            "a start time can be changed while the query is scheduled; leave start_at out, or register the "
+            "specification under another name",
+            code="already_started",
+        )
+    if spec.mode is not before.mode and before.mode is Mode.CONTINUOUS:
+        raise Conflict(
+            f"query '{query.id}' runs continuously, and mode says one_time: such a query answers the first "
+            "window from its start on; leave mode out, or register the specification under another name",
+            code="not_replaceable",
+        )
+    return specs.changed(spec, {"from_": before.from_, "start_at": before.start_at})
 
 
 def _options(before: QuerySpec, spec: QuerySpec) -> QueryChange:
@@ -187,18 +228,22 @@ def _options(before: QuerySpec, spec: QuerySpec) -> QueryChange:
 
 
 def _check_state(query: Query) -> None:
+    if query.final is None and query.outside:
+        raise Conflict(
+            f"query '{query.id}' has backend '{query.record.spec.backend.value}', where plans are not "
+            "replaced: put the new one under another name",
+            code="not_replaceable",
+        )
     if query.record.spec.mode is Mode.ONE_TIME:
         raise Conflict(
             f"query '{query.id}' is a one-time query, which answers one window: put it under another "
             "name, or delete the query first",
             code="not_replaceable",
         )
-    if query.final is None and query.placed and query.record.desired is DesiredState.RUNNING:
+    if query.final is None and query.placed and query.record.desired is not DesiredState.STOPPED:
         return
     if query.final is not None:
         todo = "delete it first, or put the specification under another name"
-    elif query.record.desired is DesiredState.PAUSED:
-        todo = "resume it first"
     else:
         todo = "its plan can be replaced while it runs; try again then"
     raise Conflict(f"query '{query.id}' is {query.state.value}: {todo}", code="wrong_state")
