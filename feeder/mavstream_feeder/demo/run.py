@@ -128,7 +128,8 @@ class _Demo:
             try:
                 report = await self._work(director)
             finally:
-                await director.close()
+                # Ctrl-C in a terminal ends a server of our own, too: nothing can be restored there.
+                await director.close(restore=not self._own)
             passed = self._passed
             if self._options.feed:
                 failures += await self._watch.settle(all_answer=bool(self._options.rates))
@@ -178,6 +179,8 @@ class _Demo:
                 await director.measure(act, self._passed)
                 await self._show(work, end)
                 await director.end(self._passed)
+                if work.done():
+                    break
             await self._show(work, None)
             return work.result()
         finally:
