@@ -21,7 +21,7 @@ from tests.support.servers.running_server import PATIENCE, running_server
 
 from mavstream.cli.tokens import app as token_app
 from mavstream_feeder.commands import app as feeder_app
-from mavstream_feeder.input.sample import DATA
+from mavstream_feeder.demo.homes import HOMES, SPEED
 from mavstream_server.commands import app as server_app
 from mavstream_server.core.settings import Settings
 from mavstream_spark.commands import app as data_app
@@ -134,8 +134,11 @@ def test_the_data_job_writes_what_the_feeder_waits_for_and_reads() -> None:
     dataset = words[words.index("--out") + 1]
     folder = Path(dataset).parent
     assert fed[fed.index("--data") + 1] == dataset
+    told = words_of("client")
+    assert told[told.index("--data") + 1] == dataset, "its ground truth has the fires"
+    assert fed[fed.index("--speed") + 1] == f"{SPEED:g}x"
     assert SERVICES["data"]["volumes"] == [f"feed:{folder}"]
-    assert f"feed:{folder}:ro" in SERVICES["feeder"]["volumes"]
+    assert all(f"feed:{folder}:ro" in SERVICES[each]["volumes"] for each in ("feeder", "client"))
     assert SERVICES["data"]["profiles"] == ["data"], "it runs only when it is asked for"
     waits = {"condition": "service_completed_successfully", "required": False}
     assert SERVICES["feeder"]["depends_on"]["data"] == waits
@@ -223,8 +226,8 @@ def test_the_services_work_together(tmp_path: Path) -> None:
         url = server.url.replace("0.0.0.0", "127.0.0.1")
         assert health(int(url.rpartition(":")[2])) == 0
         assert health(1) != 0, "nothing listens there"
-        feeder = run("feeder", url, tmp_path, data=str(DATA / "homes"))
-        client = run("client", url, tmp_path, seconds="4")
+        feeder = run("feeder", url, tmp_path, data=str(HOMES))
+        client = run("client", url, tmp_path, seconds="4", data=str(HOMES))
         summary, errors = client.communicate(timeout=120)
         feeder.terminate()
         table, trouble = feeder.communicate(timeout=PATIENCE)

@@ -255,8 +255,21 @@ def _silent(_: str) -> None:
 @app.command("demo")
 def demo(
     context: typer.Context,
-    seconds: Annotated[float, typer.Option(min=1.0, help="Seconds to feed.")] = 30.0,
-    rate: RateOption = None,
+    seconds: Annotated[
+        float, typer.Option(min=1.0, help="Seconds to feed; the story takes 60, or all of 20 to 60.")
+    ] = 60.0,
+    rate: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--rate",
+            metavar="[STREAM=]RATE",
+            help="Feed the sample streams with Poisson arrivals, so many rows per second, and tell no story.",
+        ),
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option("--data", help="Homes of your own, a dataset of 'mavstream data generate'."),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print only one JSON object, at the end.")] = False,
     policy: Annotated[str | None, typer.Option(help="Scheduling policy, such as rr or wrr.")] = None,
     no_feed: Annotated[
@@ -269,16 +282,19 @@ def demo(
     url: Annotated[str | None, typer.Option("--url", help="Use this server instead of starting one.")] = None,
     token: TokenOption = None,
 ) -> None:
-    """Run a demo: 21 queries in three classes over the streams of twenty smart homes."""
+    """Run a demo of a minute: 21 queries watch smart homes, are overloaded, and find a fire."""
+    from mavstream_feeder.demo.homes import HOMES
     from mavstream_feeder.demo.run import DemoOptions, run_demo
 
     address = None if url is None else _address(context, url, token)
     if no_feed and address is None:
         raise typer.BadParameter("--no-feed needs a running server: give --url")
     try:
-        options = DemoOptions(seconds, tuple(rate or ["100"]), seed, policy, feed=not no_feed, live=not json)
+        options = DemoOptions(
+            seconds, tuple(rate or ()), data or HOMES, seed, policy, feed=not no_feed, live=not json
+        )
         outcome = run_demo(options, address)
-    except InvalidRate as error:
+    except (InvalidRate, UnreadableFile) as error:
         raise typer.BadParameter(str(error)) from None
     if json:
         _print_json(outcome.as_json())
