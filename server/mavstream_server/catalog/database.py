@@ -13,7 +13,7 @@ from mavstream_server.catalog.unique_names import make_names_unique
 from mavstream_server.core import failpoints
 from mavstream_server.core.errors import Refused, StorageFailed, StorageFull
 
-VERSION = 5
+VERSION = 6
 _SQLITE = b"SQLite format 3\0"
 _APPLICATION = 0x4D765374  # "MvSt": distinguishes catalogs from SQLite files of other programs
 
@@ -67,6 +67,13 @@ CREATE TABLE seen_fields (
 ) WITHOUT ROWID;
 """
 
+_SEAMS = """
+CREATE TABLE seams (
+    query TEXT NOT NULL, revision INTEGER NOT NULL, seam TEXT NOT NULL, PRIMARY KEY (query, revision)
+) WITHOUT ROWID;
+ALTER TABLE seen_fields ADD COLUMN names TEXT;
+"""
+
 _Step = Callable[[sqlite3.Connection, Collection[str]], None]
 
 # The entry at index n migrates a file from version n to n + 1: a step, which gets the names of the tables,
@@ -77,6 +84,7 @@ _MIGRATIONS: tuple[tuple[_Step | None, str], ...] = (
     (make_names_unique, _NAMES),
     (None, _REPLACEMENTS),
     (None, _SEEN_FIELDS),
+    (None, _SEAMS),
 )
 
 
