@@ -147,6 +147,10 @@ def _invalid(error: ValidationError, options: list[Option], cursor: Cursor, star
     message = details["msg"].removeprefix("Value error, ")
     if details["type"] in _GENERAL:
         message = f"`{location[-1]}`: {message[0].lower()}{message[1:]}, got {details['input']!r}"
+    elif shared.get(span):
+        name = cursor.source.text[slice(*span)].partition("=")[0].strip()
+        if name.partition("_")[0].lower() not in message:
+            message = f"`{name}`: {message}"
     return cursor.source.error(details["type"], message, *span)
 
 
