@@ -64,8 +64,10 @@ class Query:
         """Whether the query waits for its start_at."""
         self.placed = False
         """Whether the current engine process runs the query."""
-        self.begun = record.epoch > 0
+        self.begun = False
         """Whether an engine ever ran the query."""
+        self.resumes: Mapping[str, int] | None = None
+        """Where it goes on after its last pause, by stream; None if it was never resumed."""
         self.suspect = False
         """Whether it killed an engine: it then shares no operators, so that no other is blamed for it."""
         self.paused = False
