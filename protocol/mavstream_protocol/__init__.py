@@ -5,7 +5,7 @@ Inference needs the SQL parser, so plans are checked with `mavstream_protocol.pl
 
 import typing
 
-from mavstream_protocol.lazy import lazy_names
+from mavstream_protocol.lazy import lazy_names as _lazy_names
 
 if typing.TYPE_CHECKING:
     from mavstream_protocol.classes import (
@@ -276,4 +276,4 @@ _MODULES = {
         "TypedPlan",
     ),
 }
-__getattr__, __dir__ = lazy_names(globals(), _MODULES)
+__getattr__, __dir__ = _lazy_names(globals(), _MODULES)

@@ -227,7 +227,7 @@ def test_a_file_of_a_later_release_is_refused_and_not_changed(path: Path) -> Non
         connection.execute("PRAGMA user_version = 99")
     connection.close()
     before = path.read_bytes()
-    with pytest.raises(Refused, match="expected version 7 or earlier, got 99") as caught:
+    with pytest.raises(Refused, match="expected version 8 or earlier, got 99") as caught:
         Catalog(path)
     assert caught.value.code == "newer_catalog"
     assert path.read_bytes() == before
@@ -261,6 +261,8 @@ def test_queries_of_earlier_releases_with_an_epoch_have_begun(path: Path) -> Non
     catalog.close()
     with sqlite3.connect(path) as file:
         file.execute("DROP TABLE starts")
+        file.execute("DROP TABLE seams")
+        file.execute("ALTER TABLE seen_fields DROP COLUMN names")
         file.execute("PRAGMA user_version = 6")
     file.close()
     again = Catalog(path)
@@ -279,6 +281,7 @@ def test_duplicate_names_of_earlier_releases_get_a_suffix(
         file.execute("DROP TABLE seen_fields")
         file.execute("DROP TABLE runs")
         file.execute("DROP TABLE starts")
+        file.execute("DROP TABLE seams")
         file.execute("DROP INDEX queries_by_name")
         for number, name in enumerate(names):
             catalog.add_query(f"q{number}", query(name), number)

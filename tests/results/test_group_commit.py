@@ -10,6 +10,7 @@ import pytest
 
 from mavstream_protocol.schema import Field, FieldType, Schema
 from mavstream_protocol.wire.resources import ActualState
+from mavstream_protocol.wire.seams import NotRetained
 from mavstream_server.columns.column import Column
 from mavstream_server.log import LogDescription, LogOptions, LogWriter
 from mavstream_server.results.service import ResultService
@@ -27,6 +28,9 @@ class Query:
     revision = 0
     final: ActualState | None = None
     reason: str | None = None
+
+    def not_retained(self, revision: int) -> tuple[NotRetained, ...]:
+        return ()
 
 
 class SlowDisk:

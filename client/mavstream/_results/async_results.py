@@ -11,6 +11,7 @@ import pyarrow as pa
 from mavstream._results.subscription import Subscription
 from mavstream._transport.awaiting import AsyncTransport
 from mavstream_protocol import Schema
+from mavstream_protocol.wire.seams import NotRetained
 
 
 class AsyncResults:
@@ -39,6 +40,11 @@ class AsyncResults:
     def revision(self) -> int | None:
         """How often the plan was replaced before these rows, as of the last replacement that was told."""
         return self._subscription.revision
+
+    @property
+    def not_retained(self) -> tuple[NotRetained, ...]:
+        """Rows that the plan of this revision would have needed: windows with such rows are not answered."""
+        return self._subscription.not_retained
 
     @property
     def schema(self) -> Schema | None:

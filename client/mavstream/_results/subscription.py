@@ -26,6 +26,7 @@ from mavstream_protocol.wire.results import (
     RowsHeader,
     to_subscriber,
 )
+from mavstream_protocol.wire.seams import NotRetained
 
 OnGap: TypeAlias = Literal["warn", "raise", "ignore"] | Callable[[Gap], None]
 After: TypeAlias = int | Literal["latest"] | None
@@ -54,6 +55,7 @@ class Subscription:
         self.schema: Schema | None = None
         self.epoch = 0
         self.revision: int | None = None
+        self.not_retained: tuple[NotRetained, ...] = ()
         self.closed: Closed | None = None
         self._after = after
         self._on_gap = on_gap
@@ -181,7 +183,7 @@ class Subscription:
         elif isinstance(event, Gap):
             self._skip(event)
         elif isinstance(event, Replaced):
-            self.revision = event.revision
+            self.revision, self.not_retained = event.revision, event.not_retained
             self.schema = _schema(event.fields)
 
     def _take_rows(self, message: bytes) -> None:

@@ -67,7 +67,8 @@ def summary(result: SqlResult) -> str:
         case "created":
             verb = "replaced" if result.replaced else "created"
             id_ = "" if result.id is None else f" ({result.id})"
-            return f"{verb} {result.object} {result.name}{id_}"
+            lacks = "".join(f"\n{one}" for one in result.not_retained)
+            return f"{verb} {result.object} {result.name}{id_}{lacks}"
         case "dropped":
             return f"dropped {result.object} {result.name}"
         case "changed":

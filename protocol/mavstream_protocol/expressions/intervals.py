@@ -36,7 +36,8 @@ def parse_interval(text: str, unit: str = "") -> int:
     match = _WRITTEN.fullmatch(text)
     if match is None or bool(match[3]) == bool(unit):
         shown = f"'{text}' {unit}".strip()
-        raise ValueError(f"{shown} is not an interval; write one such as INTERVAL '1' SECOND")
+        lacks = " without a unit" if match is not None and not unit else ""
+        raise ValueError(f"{shown}{lacks} is not an interval; write one such as INTERVAL '1' SECOND")
     microseconds = Fraction(match[2]) * _microseconds(match[3] or unit)
     if microseconds.denominator != 1:
         raise ValueError(f"the interval '{text}' is finer than a microsecond; use whole microseconds")

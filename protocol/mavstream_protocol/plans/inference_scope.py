@@ -136,7 +136,8 @@ class Scope:
                 field,
                 "schema_mismatch",
                 f"both inputs must have the same columns; {self.inputs[0].node!r} has {_shape(first)}, "
-                f"{self.inputs[index].node!r} has {_shape(other)}; make them equal with a project",
+                f"{self.inputs[index].node!r} has {_shape(other)}{_difference(first, other)}; "
+                "make them equal with a project",
             )
 
     def _types(self, schema: Schema) -> Mapping[str, FieldType]:
@@ -163,6 +164,12 @@ class Scope:
                 f"keys must have the same type; left {left!r} is {fields[0].type}, "
                 f"right {right!r} is {fields[1].type}; cast one in a project below",
             )
+
+
+def _difference(first: Mapping[str, FieldType], other: Mapping[str, FieldType]) -> str:
+    """Name the first column that has different types."""
+    found = [name for name in first if name in other and first[name] is not other[name]]
+    return f": {found[0]!r} is {first[found[0]]} and {other[found[0]]}" if found else ""
 
 
 def _shape(columns: Mapping[str, FieldType]) -> str:

@@ -19,12 +19,8 @@ def read_insert(cursor: Cursor, catalog: Catalog) -> InsertRows:
     cursor.expect("insert", "into")
     stream = cursor.name("the name of a stream")
     shape = catalog.streams.get(stream.value)
-    if shape is None:
-        close = closest(stream.value, catalog.streams, 1)
-        known = (
-            f"did you mean `{close[0]}`?" if close else f"known are {', '.join(catalog.streams) or 'none'}"
-        )
-        detail = f"there is no stream `{stream.value}`; {known}"
+    if shape is None or shape.query is not None:
+        detail = _not_fed(stream.value, catalog)
         raise cursor.source.error("unknown_stream", detail, stream.start, stream.end)
     columns = (
         tuple(_column(cursor, name, shape.schema.names) for name in _names(cursor)) or shape.schema.names
@@ -34,6 +30,23 @@ def read_insert(cursor: Cursor, catalog: Catalog) -> InsertRows:
     while cursor.accept_sign(","):
         rows.append(_row(cursor, columns))
     return InsertRows(stream.value, columns, tuple(rows))
+
+
+def _not_fed(name: str, catalog: Catalog) -> str:
+    """Say why no rows can be inserted under a name, and what can be done."""
+    if name in catalog.streams:
+        return (
+            f"`{name}` is a query, whose rows are its results; insert into the streams that it reads, or "
+            "create a stream"
+        )
+    if name in catalog.tables:
+        return (
+            f"`{name}` is a stored table; store its next version with CREATE OR REPLACE TABLE {name} AS FROM"
+        )
+    fed = [one for one, shape in catalog.streams.items() if shape.query is None]
+    close = closest(name, fed, 1)
+    known = f"did you mean `{close[0]}`?" if close else f"known are {', '.join(fed) or 'none'}"
+    return f"there is no stream `{name}`; {known}"
 
 
 def _names(cursor: Cursor) -> list[Name]:
@@ -64,7 +77,8 @@ def _row(cursor: Cursor, columns: tuple[str, ...]) -> tuple[Value, ...]:
         values.append(_value(cursor))
     cursor.expect_sign(")")
     if len(values) != len(columns):
-        detail = f"the row has {len(values)} values for {len(columns)} columns ({', '.join(columns)})"
+        detail = f"the row has {len(values)} values for {len(columns)} columns ({', '.join(columns)}); "
+        detail += "give one for each, or name the columns behind the stream"
         raise cursor.source.error("wrong_row", detail, start, cursor.last_end)
     return tuple(values)
 

@@ -145,6 +145,10 @@ def _invalid(error: ValidationError, options: list[Option], cursor: Cursor, star
     if not shared.get(span):
         span = (start, cursor.last_end)
     message = sentence(details, f"`{location[-1]}`" if location else "the statement")
+    if shared.get(span) and not message.startswith("`"):
+        name = cursor.source.text[slice(*span)].partition("=")[0].strip()
+        if name.partition("_")[0].lower() not in message:
+            message = f"`{name}`: {message}"
     return cursor.source.error(details["type"], message, *span)
 
 

@@ -63,6 +63,13 @@ _FOREIGN_STATEMENTS = {
     "desc": "write DESCRIBE name",
     "use": "there is one namespace; leave it out",
 }
+_KEPT = "a stream keeps its columns, which stored rows and queries have; columns are only added"
+_FOREIGN_CHANGES = {
+    "drop": f"{_KEPT}; leave it out of SELECT",
+    "rename": f"{_KEPT}; give it another name with AS in SELECT",
+    "alter": f"{_KEPT}; convert it with CAST in SELECT",
+    "modify": f"{_KEPT}; convert it with CAST in SELECT",
+}
 _PLURALS = {"streams": "stream", "tables": "table", "queries": "query", "classes": "class"}
 
 
@@ -143,6 +150,13 @@ class _StatementParser:
     def _explain(self) -> Explain:
         self._cursor.take()
         if not any(map(self._cursor.at_words, ("select", "with"))):
+            token = self._cursor.token
+            if token.names or token.word == "query":
+                detail = (
+                    f"expected SELECT, got `{token.value}`; EXPLAIN takes a query that is not registered "
+                    "yet, and `mavstream query plan NAME` shows the plan of one that is"
+                )
+                raise self._cursor.source.error("syntax_error", detail, token.start, token.end)
             raise self._cursor.misplaced("SELECT")
         return Explain(self._query())
 
@@ -240,7 +254,8 @@ class _StatementParser:
         cursor = self._cursor
         data: dict[str, Any] = {"name": cursor.name("the name of a class").value}
         if cursor.accept("priority"):
-            if cursor.token.kind != NUMBER or not cursor.token.value.isdecimal():
+            token = cursor.token
+            if token.kind != NUMBER or not token.value.isdecimal() or not 1 <= int(token.value[:9]) <= 1000:
                 raise cursor.misplaced("a whole number from 1 to 1000")
             data["priority"] = int(cursor.take().value)
         options = read_options(cursor, CLASS_OPTIONS)
@@ -277,6 +292,7 @@ class _StatementParser:
         start = cursor.take().start
         cursor.expect("stream")
         name = cursor.name("the name of a stream")
+        self._refuse_foreign(_FOREIGN_CHANGES)
         cursor.expect("add", "column")
         column = self._column()
         field = checked(FieldSpec, column, (), cursor, start)

@@ -20,6 +20,7 @@ from mavstream_protocol.tokens import Role
 from mavstream_protocol.wire.delivery import CheckpointInfo, QueryDelivery
 from mavstream_protocol.wire.query_run import QueryRun
 from mavstream_protocol.wire.results import GapReason
+from mavstream_protocol.wire.seams import Seam
 
 _CONFIG = ConfigDict(frozen=True)
 Item = TypeVar("Item")
@@ -211,6 +212,8 @@ class QueryInfo(Described):
     epoch: int
     revision: int = 0
     """How often its plan was replaced."""
+    seam: Seam | None = None
+    """Where that happened for the last time; null if it never has, or before the query had begun."""
     created: str
     results: int
     """Answers so far: the offset of the next one."""

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from mavstream_protocol.streams import FieldSpec
+from mavstream_protocol.wire.seams import NotRetained
 
 _CONFIG = ConfigDict(frozen=True, extra="forbid")
 
@@ -92,6 +93,8 @@ class Replaced(BaseModel):
     revision: int
     """How often the plan was replaced so far."""
     fields: tuple[FieldSpec, ...]
+    not_retained: tuple[NotRetained, ...] = ()
+    """Rows that the new plan would have needed: windows with such rows are not answered."""
 
 
 class Closed(BaseModel):

@@ -13,6 +13,7 @@ from mavstream_protocol.plans.plan import Plan
 from mavstream_protocol.sql.statements import ObjectKind
 from mavstream_protocol.streams import FieldSpec
 from mavstream_protocol.wire.resources import Backend
+from mavstream_protocol.wire.seams import NotRetained
 
 _CONFIG = ConfigDict(frozen=True)
 
@@ -42,6 +43,8 @@ class Created(Described):
     """The id of a query."""
     replaced: bool = False
     """Whether an object of this name was replaced."""
+    not_retained: tuple[NotRetained, ...] = ()
+    """Rows that the new plan of a query would have needed: windows with such rows are not answered."""
     admission: AdmissionEstimate | None = None
     """The estimate for a query."""
 

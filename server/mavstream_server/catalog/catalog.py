@@ -16,12 +16,13 @@ from mavstream_protocol.queries import QuerySpec
 from mavstream_protocol.scheduling import SchedulerSettings
 from mavstream_protocol.streams import StreamSpec
 from mavstream_protocol.wire.resources import DesiredState
+from mavstream_protocol.wire.seams import Seam
 from mavstream_server.catalog.database import Database
 from mavstream_server.catalog.keyed_appends import AppendRecords
 from mavstream_server.catalog.owners import Owners
 from mavstream_server.catalog.producers import ProducerRegistry
 from mavstream_server.catalog.runs import Runs
-from mavstream_server.catalog.seen_fields import SeenFields
+from mavstream_server.catalog.seen_fields import Seen, SeenFields
 from mavstream_server.catalog.starts import QueryStarts
 from mavstream_server.core.errors import Conflict, NotFound, Refused, WrongVersion
 
@@ -253,6 +254,7 @@ class Catalog:
     def remove_query(self, id_: str) -> None:
         """Remove a query; raises NotFound."""
         with self.transaction():
+            self.seen_fields.remove_results(id_)
             if not self._database.run("DELETE FROM queries WHERE id = ?", id_).rowcount:
                 raise NotFound.query(id_)
             self.owners.remove("query", id_)
@@ -260,10 +262,11 @@ class Catalog:
             self.seen_fields.remove_query(id_)
             self.runs.remove(id_)
             self.starts.remove(id_)
+            self._database.run("DELETE FROM seams WHERE query = ?", id_)
         self._specs.pop(id_, None)
 
     def rewrite(
-        self, id_: str, spec: QuerySpec, seen: Mapping[str, int], expected_version: int | None = None
+        self, id_: str, spec: QuerySpec, seen: Mapping[str, Seen], expected_version: int | None = None
     ) -> QueryRecord:
         """Store another specification of a query that has not begun; raises NotFound, WrongVersion."""
         with self.transaction():
@@ -271,11 +274,11 @@ class Catalog:
             return self.complete_replacement(id_, spec)
 
     def begin_replacement(
-        self, id_: str, spec: QuerySpec, seen: Mapping[str, int], expected_version: int | None = None
+        self, id_: str, spec: QuerySpec, seen: Mapping[str, Seen], expected_version: int | None = None
     ) -> None:
         """Store the specification that replaces that of a query once its engine says so.
 
-        `seen` is how many fields it sees of each stream. Raises NotFound, WrongVersion.
+        `seen` are the fields that it sees of what it reads. Raises NotFound, WrongVersion.
         """
         with self.transaction():
             _check(f"query '{id_}'", expected_version, self.query(id_).version)
@@ -294,14 +297,22 @@ class Catalog:
             self._database.run("DELETE FROM replacements WHERE query = ?", id_)
             self.seen_fields.drop_replacement(id_)
 
-    def complete_replacement(self, id_: str, spec: QuerySpec) -> QueryRecord:
-        """Store the replaced specification of a query, whose plan runs; raises NotFound."""
+    def complete_replacement(self, id_: str, spec: QuerySpec, seam: Seam | None = None) -> QueryRecord:
+        """Store the replaced specification of a query, whose plan runs since a seam; raises NotFound."""
         with self.transaction():
             self.set_spec(id_, spec)
             self._database.run("UPDATE queries SET revision = revision + 1 WHERE id = ?", id_)
+            if seam is not None:
+                text = seam.model_dump_json()
+                self._database.run("INSERT OR REPLACE INTO seams VALUES (?, ?, ?)", id_, seam.revision, text)
             self.seen_fields.complete_replacement(id_)
             self.drop_replacement(id_)
             return self.query(id_)
+
+    def seams(self) -> Iterator[tuple[str, Seam]]:
+        """Yield the seams of all queries, with their ids."""
+        for id_, text in self._database.run("SELECT query, seam FROM seams ORDER BY query, revision"):
+            yield id_, _parsed(Seam, text)
 
     def _change(self, id_: str, expected_version: int | None, **values: str | None) -> QueryRecord:
         with self.transaction():

@@ -13,7 +13,7 @@ from mavstream_server.catalog.unique_names import make_names_unique
 from mavstream_server.core.errors import Refused, StorageFailed, StorageFull
 from mavstream_server.core.storage import failpoints
 
-VERSION = 7
+VERSION = 8
 _SQLITE = b"SQLite format 3\0"
 _APPLICATION = 0x4D765374  # "MvSt": distinguishes catalogs from SQLite files of other programs
 
@@ -78,6 +78,13 @@ CREATE TABLE starts (query TEXT PRIMARY KEY, begun INTEGER NOT NULL, resumes TEX
 INSERT INTO starts SELECT id, 1, NULL FROM queries WHERE epoch > 0;
 """
 
+_SEAMS = """
+CREATE TABLE seams (
+    query TEXT NOT NULL, revision INTEGER NOT NULL, seam TEXT NOT NULL, PRIMARY KEY (query, revision)
+) WITHOUT ROWID;
+ALTER TABLE seen_fields ADD COLUMN names TEXT;
+"""
+
 _Step = Callable[[sqlite3.Connection, Collection[str]], None]
 
 # The entry at index n migrates a file from version n to n + 1: a step, which gets the names of the tables,
@@ -90,6 +97,7 @@ _MIGRATIONS: tuple[tuple[_Step | None, str], ...] = (
     (None, _SEEN_FIELDS),
     (None, _RUNS),
     (None, _STARTS),
+    (None, _SEAMS),
 )
 
 

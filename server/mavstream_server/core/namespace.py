@@ -47,6 +47,8 @@ class Namespace:
             todo = f"choose another name, or delete query '{holder.id}' first"
         else:
             todo = "choose another name"
+        if holder.kind == kind == "query":
+            todo = f"choose another name, replace it with PUT /v1/queries/{name}, or delete it first"
         if holder.kind == kind:
             raise Conflict(f"{holder} exists already as '{name}': {todo}", code=f"{kind}_exists")
         raise Conflict(

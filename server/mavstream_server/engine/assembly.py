@@ -68,11 +68,11 @@ class Assembly:
             if position is None and start_at is not None:
                 cursor = feed.reader.cursor()
                 cursor.seek_arrival(start_at * 1000)
-                if cursor.position < feed.reader.begin:
-                    cursor.seek(feed.reader.begin)
+                if cursor.position < feed.reader.begin_of_columns:
+                    cursor.seek(feed.reader.begin_of_columns)
                 return cursor
             if position is None and request.earliest:
-                position = feed.reader.begin
+                position = feed.reader.begin_of_columns
             return feed.reader.cursor(position)
 
         options = request.options

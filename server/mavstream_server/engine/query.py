@@ -62,7 +62,7 @@ class MigrationStage(StrEnum):
 class PlanMigrations:
     """The migrations of a query since it started."""
 
-    __slots__ = ("count", "note", "stage", "version")
+    __slots__ = ("count", "note", "seam", "stage", "version")
 
     def __init__(self) -> None:
         self.version = 0
@@ -73,6 +73,8 @@ class PlanMigrations:
         """The stage of the migration in progress, if any."""
         self.note: str | None = None
         """Why the last migration was given up."""
+        self.seam: tuple[int, Mapping[str, tuple[int, int]]] | None = None
+        """Where its plan was replaced since it started: the offset, and by stream what was not retained."""
 
     def done(self, version: int) -> None:
         """Record a completed migration to a plan of this version."""

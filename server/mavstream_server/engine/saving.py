@@ -57,7 +57,15 @@ def load(query: RunningQuery, saved: bytes | memoryview) -> None:
 
 
 def _fingerprint(query: RunningQuery) -> str:
-    return repr(query.request.plan)
+    """Return the definition of a query's plan: equal for plans that differ in columns that nobody reads."""
+    plan = query.request.plan
+    carried = plan.needed_columns()
+    nodes = [
+        (name, node.inputs, node.signature(frozenset(columns)), [node.schema.get(one) for one in columns])
+        for name, node in plan.nodes.items()
+        for columns in (carried[name],)
+    ]
+    return repr((plan.root, nodes))
 
 
 def _ignore() -> None:

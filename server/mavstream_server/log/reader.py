@@ -67,6 +67,11 @@ class LogReader:
         return self._names()[0].position
 
     @property
+    def begin_of_columns(self) -> int:
+        """The position of the first retained row that has the present columns."""
+        return self.begin
+
+    @property
     def end_offset(self) -> int:
         """Bytes of the log up to its end, counted since it was created."""
         tail = self._newest()

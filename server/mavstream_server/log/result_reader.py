@@ -40,8 +40,8 @@ class ResultReader(LogReader):
         self._known = BEGIN_OF_TIME, False
 
     @property
-    def begin(self) -> int:
-        """The position of the first retained row with the present columns: none before is read."""
+    def begin_of_columns(self) -> int:
+        """The position of the first retained row that has the present columns."""
         earlier = self.description.earlier
         since = earlier[-1].before if earlier else 0
         return next(name.position for name in self._names() if name.serial >= since)

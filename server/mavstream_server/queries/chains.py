@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from mavstream_protocol.queries import QuerySpec, ReadFrom
+from mavstream_protocol.schema import Field
 from mavstream_protocol.typed_plan import StreamShape, TypedPlan
 from mavstream_server.catalog.catalog import QueryRecord
 from mavstream_server.core.errors import Conflict
@@ -44,6 +45,11 @@ def require_readable(plan: TypedPlan, read_from: ReadFrom, registry: QueryRegist
                 "the server's own engine: put the plan of that query in the place of its results",
                 code="upstream_outside",
             )
+        if query is not None and query.getting is not None and query.getting != registry.results.get(name):
+            raise Conflict(
+                f"query '{name}' is getting other columns: try again when its plan was replaced",
+                code="query_changing",
+            )
         if query is not None and query.final is not None and read_from is not ReadFrom.EARLIEST:
             raise Conflict(
                 f"query '{name}' has ended ({query.final.value}) and gives no more results: "
@@ -67,8 +73,8 @@ def require_unread(query: Query, registry: QueryRegistry) -> None:
 def check_replacement(query: Query, spec: QuerySpec, plan: TypedPlan, registry: QueryRegistry) -> None:
     """Raise Conflict if a query cannot get a specification, with this plan, because of what reads it.
 
-    No query may read itself, however many queries are in between, and those that read it must find the same
-    columns, time and order, under the name of a stream if they read it as one.
+    No query may read itself, however many queries are in between, and those that read it must find the
+    columns that they use, the same time and order, under the name of a stream if they read it as one.
     """
     name = query.name
     reached = plan_origins(plan, registry)
@@ -82,16 +88,17 @@ def check_replacement(query: Query, spec: QuerySpec, plan: TypedPlan, registry: 
     readers = registry.readers(query.id)
     if query.record.spec.derive and not spec.derive:
         _require_unread_as_stream(name, readers)
-    found = [one.id for one in readers]
-    if not found or query.plan is None:
+    if query.plan is None:
         return
     before, after = (one.results(query.id) for one in (query.plan, plan))
-    if before != after:
-        raise Conflict(
-            f"the results of query '{name}' are read by {', '.join(map(repr, found[:_SHOWN]))}, which "
-            f"{_difference(before, after)}: keep these, or remove the readers first",
-            code="query_in_use",
-        )
+    for reader in readers if before != after else ():
+        missed = _missed(reader, before, after)
+        if missed is not None:
+            raise Conflict(
+                f"the results of query '{name}' are read by '{reader.id}', which {missed}: keep that, "
+                "replace the reader first, or remove it",
+                code="query_in_use",
+            )
 
 
 def _require_unread_as_stream(name: str, readers: Iterable[Query]) -> None:
@@ -157,14 +164,28 @@ def _reaches(name: str, id_: str, plan: TypedPlan, registry: QueryRegistry) -> b
     return upstream == id_ or (query is not None and id_ in query.origins)
 
 
-def _difference(before: StreamShape, after: StreamShape) -> str:
-    if before.schema != after.schema:
-        return f"expect the columns {_columns(before)}, got {_columns(after)}"
+def _missed(reader: Query, before: StreamShape, after: StreamShape) -> str | None:
+    """Return what a query uses of the results of another one that would not be as before; None if nothing."""
+    if reader.plan is None:
+        return None
+    needed = reader.plan.needed_columns()
+    for source in reader.plan.sources:
+        for name in needed[source.name] if source.query == before.query else ():
+            expected, found = before.schema.get(name), after.schema.get(name)
+            if expected != found and expected is not None:
+                got = "which the new plan does not give" if found is None else f"got {_column(found)}"
+                return f"expects the column {_column(expected)}, {got}"
     if before.event_time != after.event_time:
-        return f"expect the time of rows in column {before.event_time!r}, got {after.event_time!r}"
-    return "depend on the order of its results, and the new plan gives them in none"
+        return f"expects the time of rows in column {before.event_time!r}, got {after.event_time!r}"
+    if before.in_order and not after.in_order:
+        return "depends on the order of its results, and the new plan gives them in none"
+    return None
 
 
-def _columns(shape: StreamShape) -> str:
-    columns = (f"{one.name} {one.type}{' null' if one.nullable else ''}" for one in shape.schema)
-    return f"({', '.join(columns)})"
+def _column(field: Field) -> str:
+    return f"{field.name} {field.type}{' null' if field.nullable else ''}"
+
+
+def same_answers(before: TypedPlan, after: TypedPlan) -> bool:
+    """Whether a plan still means the same when what it reads has other columns than those that it uses."""
+    return before.schema == after.schema and before.needed_columns() == after.needed_columns()

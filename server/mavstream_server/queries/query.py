@@ -10,9 +10,10 @@ from typing import NamedTuple
 
 from mavstream_protocol.queries import QueryBackend
 from mavstream_protocol.schema import Schema
-from mavstream_protocol.typed_plan import TypedPlan
+from mavstream_protocol.typed_plan import StreamShape, TypedPlan
 from mavstream_protocol.wire.resources import ActualState, DesiredState
 from mavstream_protocol.wire.runs import RunReport
+from mavstream_protocol.wire.seams import NotRetained, Seam
 from mavstream_server.catalog.catalog import QueryRecord
 from mavstream_server.core.errors import Conflict
 from mavstream_server.core.metrics import QueryMetrics
@@ -82,6 +83,10 @@ class Query:
         """Plans that the query was migrated to."""
         self.heard: Heard | None = None
         """The last report of the runner that runs it, if another backend does."""
+        self.getting: StreamShape | None = None
+        """Its results to come, while its plan is being replaced."""
+        self.seams: dict[int, Seam] = {}
+        """Where its plan was replaced, by revision."""
         self.lock = asyncio.Lock()
         self._known_schema = schema
 
@@ -114,6 +119,17 @@ class Query:
     def revision(self) -> int:
         """How often its plan was replaced."""
         return self.record.revision
+
+    @property
+    def seam(self) -> Seam | None:
+        """Where its plan was replaced for the last time; None if no engine has done that."""
+        return self.seams.get(self.revision)
+
+    def not_retained(self, revision: int) -> tuple[NotRetained, ...] | None:
+        """Return the rows that the plan of a revision lacked; None while that is not known yet."""
+        if revision in self.seams:
+            return self.seams[revision].not_retained
+        return () if revision <= self.revision else None
 
     @property
     def final(self) -> ActualState | None:

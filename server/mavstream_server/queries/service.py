@@ -15,6 +15,7 @@ from mavstream_protocol.wire.resources import (
     QueryChange,
     QueryInfo,
 )
+from mavstream_protocol.wire.seams import Seam
 from mavstream_server.catalog.catalog import Catalog
 from mavstream_server.core.errors import Conflict
 from mavstream_server.core.principal import ANYBODY, Principal
@@ -198,12 +199,14 @@ class QueryService:
         """
         for name, priority in self.priorities().items():
             self.classes.set_priority(name, priority)
-        owners = self._catalog.owners.all("query")
+        owners, seams = self._catalog.owners.all("query"), dict[str, dict[int, Seam]]()
+        for id_, seam in self._catalog.seams():
+            seams.setdefault(id_, {})[seam.revision] = seam
         for record, needed in in_reading_order(self._catalog.queries()):
             plan = self._entries.typed(record) if needed else None
             if new_epochs and record.final_state is None:
                 record = record._replace(epoch=self._catalog.next_epoch(record.id))
-            self._entries.enter(record, plan, owners.get(record.id))
+            self._entries.enter(record, plan, owners.get(record.id)).seams = seams.get(record.id, {})
         if self._settings.checkpoint_interval is None:
             # Those of an earlier run do not know what has happened since.
             shutil.rmtree(self._settings.checkpoints_directory, ignore_errors=True)

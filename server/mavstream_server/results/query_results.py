@@ -10,6 +10,7 @@ from typing import Protocol
 
 from mavstream_protocol.schema import Schema
 from mavstream_protocol.wire.resources import ActualState
+from mavstream_protocol.wire.seams import NotRetained
 from mavstream_server.core.errors import ServiceError
 from mavstream_server.core.event_loop.background import Background
 from mavstream_server.core.storage.damage import DamageListener, log_damage
@@ -49,6 +50,9 @@ class AnsweringQuery(Protocol):
     @property
     def revision(self) -> int:
         """How often its plan was replaced before the results to come."""
+
+    def not_retained(self, revision: int) -> tuple[NotRetained, ...] | None:
+        """Return the rows that the plan of a revision lacked; None while that is not known yet."""
 
     @property
     def final(self) -> ActualState | None:

@@ -126,10 +126,21 @@ class Subscription:
         fields, id_ = field_specs(self._schema), self._results.query.id
         return _text(Opened(query=id_, fields=fields, next=self.position, epoch=self.epoch))
 
-    def _replaced(self, revision: int, schema: Schema) -> str:
+    def _replaced(self, revision: int, schema: Schema) -> str | None:
+        """Return the message about a seam; None until the server has heard of it from the engine."""
+        lacking = self._results.query.not_retained(revision)
+        if lacking is None:
+            return None
         self.revision = revision
-        fields = field_specs(schema)
-        return _text(Replaced(offset=self.position, epoch=self.epoch, revision=revision, fields=fields))
+        return _text(
+            Replaced(
+                offset=self.position,
+                epoch=self.epoch,
+                revision=revision,
+                fields=field_specs(schema),
+                not_retained=lacking,
+            )
+        )
 
     def _restarted(self, epoch: int) -> str:
         self.epoch = epoch

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from mavstream_protocol.errors import InvalidObject, ProblemItem
 from mavstream_protocol.model_errors import causes, quoted, sentence
+from mavstream_protocol.names import closest
 from mavstream_server.scheduling.policy import Level, Policy, PolicyOptions
 from mavstream_server.scheduling.view import View
 
@@ -61,7 +62,9 @@ def _invalid_option(policy: str, error: Mapping[str, Any], known: str) -> Proble
 def _kind(name: str) -> type[Policy[Any]]:
     kind = POLICIES.get(name)
     if kind is None:
-        detail = f"unknown policy {name!r}; known are: {', '.join(sorted(POLICIES))}"
+        close = closest(name, POLICIES, 1)
+        advice = f"did you mean {close[0]!r}? " if close else ""
+        detail = f"unknown policy {name!r}; {advice}known are: {', '.join(sorted(POLICIES))}"
         raise InvalidPolicy([ProblemItem(pointer="policy", code="unknown_policy", detail=detail)])
     return kind
 

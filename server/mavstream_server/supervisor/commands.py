@@ -27,6 +27,7 @@ from mavstream_server.engine.process.messages import (
     GetTargetMetrics,
     MigratePlan,
     PauseQuery,
+    PlanReplaced,
     ReplacePlan,
     ResumeQuery,
     SetStopTime,
@@ -114,12 +115,14 @@ class EngineCommands(ABC):
         """
         await self.call(MigratePlan(id_, plan, version, plan_json), large=True)
 
-    async def replace_plan(self, command: ReplacePlan) -> None:
-        """Replace the plan of a running query; returns when the new one runs and a checkpoint says so.
+    async def replace_plan(self, command: ReplacePlan) -> PlanReplaced | None:
+        """Replace the plan of a running query; returns the seam when a checkpoint has it.
 
         Raises EngineRefused, and then the query keeps its plan; EngineUnavailable if the outcome is unknown.
         """
-        await self.call(command, large=True)
+        value = await self.call(command, large=True)
+        assert value is None or isinstance(value, PlanReplaced)
+        return value
 
     async def start_trace(self, most: int) -> None:
         """Start to record slices, up to `most`; `take_trace` must be called in any case afterwards."""

@@ -15,6 +15,7 @@ from mavstream_protocol import StreamSpec
 from mavstream_protocol.plans.plan import Plan, SelectNode
 from mavstream_protocol.tuples import decode_rows
 from mavstream_protocol.wire.resources import DesiredState, QueryChange
+from mavstream_protocol.wire.stream_change import StreamChange
 from mavstream_server.core.errors import Conflict, NotFound, Refused, StorageFull, WrongVersion
 from mavstream_server.core.storage.failpoints import ONCE_VARIABLE, VARIABLE
 from mavstream_server.queries.planning.validation import InvalidQuery
@@ -291,6 +292,96 @@ def test_a_query_that_reads_another_one_than_before_does_not_keep_the_former(run
             await made.queries.put("second", reading("last", "query"))
 
     run(test)
+
+
+def test_who_reads_on_is_told_which_rows_a_new_plan_lacks(tmp_path: Path) -> None:
+    wet = StreamChange.model_validate({"add_fields": [{"name": "wet", "type": "bool", "nullable": True}]})
+
+    async def test(made: Service) -> None:
+        await made.queries.put("mine", above(20))
+        await made.feed(21, 22)
+        await made.feed(23, 24)
+        made.streams.change("readings", wet)  # in a new segment
+        await made.feed(25)
+        await temps(made, 5)
+        info, _ = await made.queries.put("mine", above(20, on_error="skip"))
+        assert info.seam is not None
+        assert (info.seam.revision, info.seam.offset, info.seam.not_retained) == (1, 5, ())
+        writer = made.streams._log("readings").writer
+        assert writer is not None
+        writer.remove_before(writer.segments[-1].serial)
+        with made.subscription("mine", "latest") as open_before:
+            await open_before.next()
+            info, _ = await made.queries.put("mine", counted("readings", "5000s"))
+            told = json.loads(await open_before.next() or "")
+        # The rows of the second feed begin at 2000 s.
+        lacking = {"stream": "readings", "first": 4, "until": "1970-01-01T00:33:21.000000Z"}
+        assert told["not_retained"] == [lacking]
+        assert info.seam is not None
+        assert [one.model_dump() for one in info.seam.not_retained] == [lacking]
+
+    async def again(made: Service) -> None:
+        seam = (await made.queries.views.info("mine")).seam
+        assert seam is not None
+        assert [str(one) for one in seam.not_retained] == [
+            "rows of readings before position 4, with times up to 1970-01-01T00:33:21.000000Z, are not "
+            "stored any more: windows that begin by then are not answered, and pairs with them are missing"
+        ]
+
+    served(test, tmp_path)
+    served(again, tmp_path)
+
+
+def projected(**compute: str) -> dict[str, Any]:
+    """Return a query with these columns, besides the time."""
+    project = {"op": "project", "input": "in", "compute": {"at": "at", **compute}}
+    return {"plan": {"root": "p", "nodes": {"in": HOT_PLAN["nodes"]["in"], "p": project}}}
+
+
+def test_columns_of_results_may_change_that_no_reader_uses(tmp_path: Path) -> None:
+    only = {"op": "project", "input": "in", "compute": {"temp": "temp"}}
+    temp = {"plan": {"root": "out", "nodes": {"in": {"op": "source", "query": "mine"}, "out": only}}}
+
+    async def first(made: Service) -> None:
+        await made.queries.put("mine", projected(room="room", temp="temp"))
+        star, _ = await made.queries.put("star", reading("mine", "query"))
+        some, _ = await made.queries.put("some", temp)
+        await made.feed(21)
+        await made.answers("star", 1)
+        await made.queries.put("mine", projected(twice="temp * 2", room="room", temp="temp"))
+        await made.feed(22)
+        assert list((await made.answers("star", 2))[1]) == ["at", "room", "temp"]
+        with pytest.raises(
+            Conflict, match=f"'{star.id}', which expects the column room string, which the new"
+        ):
+            await made.queries.put("mine", projected(temp="temp"))
+        await made.queries.put("wide", reading("mine", "query"))
+        assert made.queries.get("wide").schema.names == ("at", "twice", "room", "temp")
+        with pytest.raises(Conflict, match="expects the column twice int null, got twice float null"):
+            await made.queries.put("mine", projected(twice="temp * 2.0", room="room", temp="temp"))
+        await made.queries.remove("wide")
+        await made.kill_engine()
+        await made.feed(23)
+        assert [row["temp"] for row in await made.answers("star", 3)] == [21, 22, 23]
+        assert some.epoch == made.queries.get("some").epoch
+
+    async def second(made: Service) -> None:
+        made.sequence = 3
+        assert made.queries.get("star").schema.names == ("at", "room", "temp")
+        await made.queries.remove("star")
+        await made.queries.put("mine", projected(temp="temp", other="1"))
+        with pytest.raises(Conflict, match="which expects the column temp int, got temp float null"):
+            await made.queries.put("mine", projected(temp="temp * 1.0"))
+        await made.feed(24)
+        assert [row["temp"] for row in await made.answers("some", 4)] == [21, 22, 23, 24]
+        await made.kill_engine()
+        await made.feed(25)
+        assert [row["temp"] for row in await made.answers("some", 5)] == [21, 22, 23, 24, 25]
+        info = await made.queries.views.info("some")
+        assert (info.epoch, [each.name for each in info.fields]) == (1, ["temp"])
+
+    served(first, tmp_path)
+    served(second, tmp_path)
 
 
 def test_a_query_goes_on_with_other_streams(run: Run) -> None:

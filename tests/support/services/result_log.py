@@ -12,6 +12,7 @@ from typing import Any
 from mavstream_protocol import Schema
 from mavstream_protocol.wire.resources import ActualState
 from mavstream_protocol.wire.results import OnLag
+from mavstream_protocol.wire.seams import NotRetained
 from mavstream_server.columns.column import Column
 from mavstream_server.log import LogDescription, LogOptions, LogWriter, Retention
 from mavstream_server.log.format.segment import END
@@ -33,6 +34,10 @@ class Query:
     revision: int = 0
     final: ActualState | None = None
     reason: str | None = None
+
+    def not_retained(self, revision: int) -> tuple[NotRetained, ...]:
+        """Return none: its plans lack no rows."""
+        return ()
 
 
 class Answers:

@@ -308,6 +308,7 @@ def _show(info: QueryInfo, output: Output) -> None:
             ("results", info.results),
             ("epoch", info.epoch),
             ("plan replaced", info.revision),
+            *(("not stored", str(one)) for one in (info.seam.not_retained if info.seam is not None else ())),
             ("created", info.created),
             ("starts at", None if info.spec.start_at is None else format_instant(info.spec.start_at)),
             ("stops at", None if info.spec.stop_at is None else format_instant(info.spec.stop_at)),

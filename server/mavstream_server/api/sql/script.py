@@ -51,7 +51,9 @@ async def run_script(script: str, services: Services, request: Request) -> SqlAn
             statement = await services.queries.planner.statement(text)
             done.append(await run_statement(statement, services, request))
         except MavstreamError as error:
-            raise ScriptStopped(in_words_of_sql(error), text, number, done) from error
+            holder, priorities = services.queries.registry.names.holder, services.queries.priorities()
+            told = in_words_of_sql(error, holder, priorities)
+            raise ScriptStopped(told, text, number, done) from error
         await asyncio.sleep(0)  # producers and other clients have their turn
     return SqlAnswer(results=tuple(done))
 

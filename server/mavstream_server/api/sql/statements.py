@@ -153,6 +153,7 @@ async def _create_query(statement: sql.CreateQuery, parts: Services, who: Princi
         name=info.spec.name,
         id=info.id,
         replaced=replaced,
+        not_retained=info.seam.not_retained if replaced and info.seam is not None else (),
         admission=info.admission,
     )
 

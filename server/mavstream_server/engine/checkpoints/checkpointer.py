@@ -340,6 +340,7 @@ class Checkpointer:
                 plan,
                 at.oldest_arrival,
                 query.output.sink.revision,
+                query.migrations.seam,
             )
             saved = saving.save(query, _MOST_EMITTED)
             upstream = query.request.plan.upstream_queries.values()

@@ -49,6 +49,8 @@ class CheckpointHeader:
     """The lowest arrival time (ns) of the rows that were read and may still join a stored table."""
     revision: int = 0
     """How often the query's plan had been replaced."""
+    seam: tuple[int, Mapping[str, tuple[int, int]]] | None = None
+    """Where that happened for the last time in this engine: the offset, and what was not retained."""
 
 
 def write(path: Path, header: CheckpointHeader, snapshot: bytes, *, sync: bool = False) -> int:

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from mavstream_protocol.typed_plan import TypedNode, TypedSource
+from mavstream_protocol.typed_plan import TypedNode, TypedPlan, TypedSource
 from mavstream_server.columns.batch import BEGIN_OF_TIME, Mark, mark_only
 from mavstream_server.engine.migration import frontier
 from mavstream_server.engine.migration.warm_up import WarmUp
@@ -132,6 +132,19 @@ class Handover:
                     network.operators[node.name].inputs[port].append(mark_only(mark))
             if node.name in self.fresh or incomplete.intersection(below):
                 incomplete.add(node.name)
+
+
+def unread_without(query: RunningQuery, plan: TypedPlan) -> str | None:
+    """Return the query of which a query has yet to read results that lack columns which a new plan reads."""
+    before, after = query.request.plan.needed_columns(), plan.needed_columns()
+    for node in plan.sources:
+        source = source_on(query, node)
+        if source is None or source.cursor.position >= source.cursor.reader.begin_of_columns:
+            continue
+        alike = (one.name for one in query.request.plan.sources if one.stream == node.stream)
+        if not set(after[node.name]) <= {column for name in alike for column in before[name]}:
+            return node.stream
+    return None
 
 
 def source_on(query: RunningQuery, node: TypedSource) -> Source | None:

@@ -30,10 +30,11 @@ from mavstream_server.columns.batch import END_OF_TIME
 from mavstream_server.core.clock import Clock
 from mavstream_server.engine.assembly import Assembly
 from mavstream_server.engine.errors import UnknownObject
-from mavstream_server.engine.migration.handover import Handover, source_on
+from mavstream_server.engine.migration.handover import Handover, source_on, unread_without
 from mavstream_server.engine.migration.quiescence import Ask, QuiescentPoints
 from mavstream_server.engine.migration.reuse import kept_nodes
 from mavstream_server.engine.migration.warm_up import (
+    Lacking,
     WarmUp,
     WarmUpStart,
     beginning,
@@ -73,8 +74,8 @@ class Replaced(NamedTuple):
 
     offset: int
     """The offset of the first answer of the new plan."""
-    lacking: Mapping[str, int]
-    """The streams of which rows before the seam are needed and not retained, and the first that is."""
+    lacking: Mapping[str, Lacking]
+    """The streams of which rows before the seam are needed and not retained."""
 
 
 Ended = Callable[[Replaced | str], None]
@@ -109,7 +110,7 @@ class _Replacement:
     read_again: frozenset[str]
     """The sources of the warm-up that read rows from before the seam."""
     warm: WarmUp
-    lacking: Mapping[str, int]
+    lacking: Mapping[str, Lacking]
     since: int
     """When it began (monotonic clock, ns)."""
     held_since: int | None = None
@@ -302,6 +303,10 @@ class Replacements:
                 return
         if replacement.running and self._behind(replacement):
             replacement.ask = self._quiescent_points.ask([query], partial(self._try, replacement))
+            return
+        unread = unread_without(query, plan)
+        if unread is not None:
+            self.drop(query, f"it has yet to read results of {unread!r} that lack columns; try again soon")
             return
         request = replacement.change.of(query.request)
         make = operator_maker(plan, request.options, self._assembly.table)

@@ -71,13 +71,22 @@ class WarmUp(RunningQuery):
         return True
 
 
+class Lacking(NamedTuple):
+    """Rows of a stream that would be needed and are not retained any more."""
+
+    first: int
+    """The position of the first row that is retained."""
+    until: int
+    """The latest time (us) of the rows before it; BEGIN_OF_TIME if they had none."""
+
+
 class WarmUpStart(NamedTuple):
     """Where a warm-up begins to read."""
 
     positions: dict[str, int]
     """The position by stream."""
-    lacking: dict[str, int]
-    """The streams of which earlier rows would be needed and are not retained, with the first position."""
+    lacking: dict[str, Lacking]
+    """The streams of which earlier rows would be needed and are not retained."""
 
 
 def fresh_nodes(plan: TypedPlan, kept: frozenset[str]) -> frozenset[str]:
@@ -124,11 +133,12 @@ def beginning(
     """
     time = _latest_unneeded(plan, nodes, watermark)
     positions: dict[str, int] = {}
-    lacking: dict[str, int] = {}
+    lacking: dict[str, Lacking] = {}
     for stream, reader in readers.items():
-        positions[stream], complete = _first_behind(reader, time)
-        if not complete:
-            lacking[stream] = positions[stream]
+        begin = positions[stream] = _first_behind(reader, time)
+        until = reader.cursor(begin).max_time
+        if until > time:
+            lacking[stream] = Lacking(begin, until)
     return WarmUpStart(positions, lacking)
 
 
@@ -167,18 +177,18 @@ def _unneeded(plan: TypedPlan, nodes: Sequence[TypedNode], time: int, reached: M
     )
 
 
-def _first_behind(reader: LogReader, time: int) -> tuple[int, bool]:
+def _first_behind(reader: LogReader, time: int) -> int:
     """Return the last position before which all rows have a time (us) of at most `time`.
 
-    The first retained one if there is none, and whether there is.
+    The first retained one if there is none.
     """
-    low, high = reader.begin, reader.end
+    low, high = reader.begin_of_columns, reader.end
     if reader.cursor(low).max_time > time:
-        return low, False
+        return low
     while high > low:
         middle = (low + high + 1) // 2
         if reader.cursor(middle).max_time <= time:
             low = middle
         else:
             high = middle - 1
-    return low, True
+    return low

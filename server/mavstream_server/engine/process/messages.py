@@ -209,7 +209,7 @@ class MigratePlan:
 
 @dataclass(frozen=True, slots=True)
 class ReplacePlan:
-    """Replace the plan of a running query as soon as possible. Done().
+    """Replace the plan of a running query as soon as possible. Done(PlanReplaced).
 
     The reply means that the new plan runs, and that a checkpoint says so; repeating the command with the same
     version is safe. Refused with `replace_refused` if the query goes on with its plan.
@@ -344,8 +344,20 @@ class TableNeed:
     """The offsets of the first results that may still be joined, by the id of the query that gave them."""
 
 
+@dataclass(frozen=True, slots=True)
+class PlanReplaced:
+    """Where the plan of a query was replaced."""
+
+    offset: int
+    """The offset of the first answer of the new plan."""
+    lacking: Mapping[str, tuple[int, int]]
+    """Rows that it would have needed and that are not retained: by stream the first position that is, and
+    the latest time (us) before it."""
+
+
 Value = (
     Started
+    | PlanReplaced
     | EngineMetrics
     | dict[str, QueryMetrics]
     | TargetMetricsReply

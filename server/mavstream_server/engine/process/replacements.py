@@ -9,7 +9,8 @@ from functools import partial
 from mavstream_server.engine.checkpoints.checkpointer import Checkpointer
 from mavstream_server.engine.engine import Engine
 from mavstream_server.engine.migration.replacement import NewPlan, Replaced, ReplacementRefused
-from mavstream_server.engine.process.messages import Done, Failed, ReplacePlan, Reply
+from mavstream_server.engine.process.messages import Done, Failed, PlanReplaced, ReplacePlan, Reply
+from mavstream_server.engine.query import RunningQuery
 from mavstream_server.engine.sinks import ResultLogSink
 
 _log = logging.getLogger(__name__)
@@ -30,7 +31,7 @@ class PlanReplacer:
         """Replace a query's plan as soon as possible, and reply then; raises MavstreamError."""
         query = self._engine.query(command.id)
         if query.active and query.migrations.version == command.version:  # the reply was lost
-            self._checkpointer.when_recorded(command.id, partial(reply, Done(None)))
+            self._checkpointer.when_recorded(command.id, partial(reply, Done(_seam(query))))
             return
         limit = self._query_memory if command.memory_limit is None else command.memory_limit
         change = NewPlan(command.plan, command.on_error, limit, command.utility)
@@ -50,13 +51,21 @@ class PlanReplacer:
         sink = query.output.sink
         if isinstance(sink, ResultLogSink):
             sink.revision = command.revision
+        query.migrations.seam = outcome.offset, {name: (*one,) for name, one in outcome.lacking.items()}
         if outcome.lacking:
-            fields = {"query": query.id, "first_retained": dict(outcome.lacking)}
+            firsts = {stream: lacking.first for stream, lacking in outcome.lacking.items()}
+            fields = {"query": query.id, "first_retained": firsts}
             _log.warning("rows before a replacement are not retained any more", extra={"fields": fields})
         try:
             checkpointer.add_plan(query.id, command.version, command.plan_json)
             checkpointer.record_command(query)
-            checkpointer.when_recorded(query.id, partial(reply, Done(None)))
+            checkpointer.when_recorded(query.id, partial(reply, Done(_seam(query))))
         except Exception as error:
             _log.exception("replacement not recorded", extra={"fields": {"query": query.id}})
             reply(Failed("internal_error", f"the new plan was not recorded: {error}"))
+
+
+def _seam(query: RunningQuery) -> PlanReplaced | None:
+    """Return where the plan of a query was replaced for the last time."""
+    seam = query.migrations.seam
+    return None if seam is None else PlanReplaced(*seam)

@@ -12,6 +12,7 @@ from mavstream_protocol.queries import Mode, QuerySpec
 from mavstream_protocol.typed_plan import TypedPlan
 from mavstream_protocol.utility import infer_utility
 from mavstream_protocol.wire.resources import DesiredState, QueryChange, QueryInfo
+from mavstream_protocol.wire.seams import Seam
 from mavstream_server.core.errors import Conflict, NotFound, Refused, WrongVersion
 from mavstream_server.core.principal import Principal
 from mavstream_server.engine.process.messages import ReplacePlan
@@ -20,7 +21,7 @@ from mavstream_server.queries.chains import check_replacement, plan_streams, req
 from mavstream_server.queries.lifecycle.beginning import QueryBeginning
 from mavstream_server.queries.lifecycle.changes import QueryChanges
 from mavstream_server.queries.lifecycle.placement import Placement
-from mavstream_server.queries.lifecycle.replacement_records import ReplacementRecords
+from mavstream_server.queries.lifecycle.replacement_records import Readers, ReplacementRecords, seam_of
 from mavstream_server.queries.planning import validation as specs
 from mavstream_server.queries.planning.planner import QueryPlanner
 from mavstream_server.queries.planning.work import Planned
@@ -103,7 +104,10 @@ class QueryReplacement:
         if query.scheduled:
             async with query.lock:
                 if query.scheduled:  # it may have begun, or been removed, while this waited for the lock
-                    return await self._rewrite(query, planned, version)
+                    try:
+                        return await self._rewrite(query, planned, version)
+                    finally:
+                        query.getting = None
         before, spec = query.record.spec, _after_start(query, planned.spec)
         if all(getattr(spec, name) == getattr(before, name) for name in _OF_THE_PLAN):
             check_replacement(query, spec, planned.plan, self._registry)
@@ -130,7 +134,10 @@ class QueryReplacement:
         check_replacement(query, spec, plan, self._registry)
         require_readable(plan, spec.from_, self._registry)
         estimate = None if planned.applicant is None else self._admission.admit(planned.applicant)
-        self._records.rewrite(query, spec, plan, version)
+        readers = await self._readers_after(query, spec, plan)
+        if not query.scheduled:
+            raise Conflict(f"query '{query.id}' has begun meanwhile: try again", code="wrong_state")
+        self._records.rewrite(query, spec, plan, readers, version)
         self._results.changed(query.id)
         self._beginning.reschedule(query)
         return estimate
@@ -141,21 +148,34 @@ class QueryReplacement:
             await self._placement.set_stop_time(query, spec.stop_at)
         number = query.running_plans.add(spec.plan, plan)
         try:
+            readers = await self._readers_after(query, spec, plan)
             await self._placement.prepare(plan)
             self._records.begin(query, spec, plan, version)
-            await self._tell(query, spec, plan, number)
-        except EngineRefused:
+            seam = await self._tell(query, spec, plan, number)
+        except (EngineRefused, Conflict):
             self._records.drop(query)
             query.running_plans.forget(number)
             if spec.stop_at != stop_at:
                 await self._placement.set_stop_time(query, stop_at)
             raise
-        self._records.complete(query, spec, plan)
+        finally:
+            query.getting = None
+        # Also if the catalog fails: subscribers get what the new plan answers.
+        query.seams[seam.revision] = seam
+        self._records.complete(query, spec, plan, readers, seam)
         query.running_plans.registered = number
         self._results.changed(query.id)
         await self._placement.enact(query)
 
-    async def _tell(self, query: Query, spec: QuerySpec, plan: TypedPlan, number: int) -> None:
+    async def _readers_after(self, query: Query, spec: QuerySpec, plan: TypedPlan) -> Readers:
+        """Return those that read a query with their plans as they are after its replacement.
+
+        No other begins to read it until then. Raises Conflict if one of them would not answer as before.
+        """
+        query.getting = plan.results(query.id, derived=spec.derive)
+        return await self._records.readers_with(query, query.getting)
+
+    async def _tell(self, query: Query, spec: QuerySpec, plan: TypedPlan, number: int) -> Seam:
         command = ReplacePlan(
             query.id,
             plan,
@@ -168,12 +188,14 @@ class QueryReplacement:
         )
         for attempt in range(_ATTEMPTS):
             try:
-                await self._link.replace_plan(command)
-                return
+                replaced = await self._link.replace_plan(command)
+                break
             except EngineUnavailable:
                 # Without an engine the next one goes on with the plan that the last checkpoint has.
                 if not self._link.ready or attempt == _ATTEMPTS - 1:
                     raise
+        assert replaced is not None
+        return seam_of(command.revision, replaced.offset, replaced.lacking)
 
 
 def _named(spec: QuerySpec, name: str) -> QuerySpec:

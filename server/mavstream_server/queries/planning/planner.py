@@ -17,6 +17,7 @@ from mavstream_protocol.schema import Schema
 from mavstream_protocol.sql import Catalog, Statement, named_sources
 from mavstream_protocol.typed_plan import StreamShape, TypedPlan
 from mavstream_protocol.wire.resources import Validation
+from mavstream_server.catalog.seen_fields import Seen
 from mavstream_server.core.errors import NotReady, Refused, TooMany
 from mavstream_server.core.event_loop.side_process import SideProcess, SideProcessDied
 from mavstream_server.queries.admission_control import AdmissionControl
@@ -28,6 +29,7 @@ from mavstream_server.queries.planning.seen_shapes import seen_shapes
 T = TypeVar("T")
 V = TypeVar("V")
 
+_AS_THEY_ARE: Mapping[str, StreamShape] = {}
 _MAX_WAITING = 32
 _NICENESS = 5
 
@@ -90,15 +92,22 @@ class QueryPlanner:
             checked, applicant = work.check(self._small_job(data, alone=True))
         return Verdict(checked, None if applicant is None else self._admission.estimate(applicant))
 
-    async def type_plan(self, spec: QuerySpec, seen: Mapping[str, int] | None = None) -> TypedPlan:
+    async def type_plan(
+        self,
+        spec: QuerySpec,
+        seen: Mapping[str, Seen] | None = None,
+        changed: Mapping[str, StreamShape] = _AS_THEY_ARE,
+    ) -> TypedPlan:
         """Infer the types of the plan of a registered query; raises InvalidQuery, TooMany, NotReady.
 
-        `seen` is how many fields it sees, by stream, if not all.
+        `seen` are the fields that it sees, by the name of what it reads, if not all; `changed` are shapes
+        that are going to be others than they are.
         """
         if not is_large(spec.plan):
-            return validation.type_plan(spec, seen_shapes(self._streams, seen), self._tables)
+            known = {**self._streams, **changed} if changed else self._streams
+            return validation.type_plan(spec, seen_shapes(known, seen), self._tables)
         catalog = self._read_by(spec.plan)
-        streams = seen_shapes(catalog.streams, seen)
+        streams = seen_shapes({**catalog.streams, **changed}, seen)
         return await self._apart(validation.type_plan, spec, streams, catalog.tables)
 
     async def explain(self, plan: Plan) -> work.Explanation:

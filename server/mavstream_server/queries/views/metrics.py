@@ -118,6 +118,7 @@ def describe(
         reason=query.reason,
         epoch=query.epoch,
         revision=query.revision,
+        seam=query.seam,
         created=format_instant(record.created_us),
         results=results if current is None else current.offset,
         owner=query.owner,
