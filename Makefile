@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+DEMO_STAMP := $(VENV)/.demo-installed
 # Tests and benchmarks start hundreds of processes, which must not compile the sources each time.
 export PYTHONDONTWRITEBYTECODE :=
 
@@ -15,7 +16,15 @@ $(STAMP): pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	touch $@
 
-demo: install
+# The demo needs a tenth of that. Modules are compiled when they are first used, which are few.
+$(DEMO_STAMP): pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	test $(STAMP) -nt pyproject.toml || $(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	    --no-compile --editable '.[server,page]'
+	touch $@
+
+# A minute: two recorded homes, an overload under two policies side by side, and a fire that is found.
+demo: $(DEMO_STAMP)
 	$(BIN)/mavstream demo $(DEMO_ARGS)
 
 # Pictures of the page during the demo, into docs/images/page.

@@ -8,7 +8,7 @@ from chaos.damage import damage_newest
 from chaos.report import ChaosReport
 from chaos.schedule import Round
 from chaos.server import ChaosServer, ServerGone, wait_for
-from mavstream_server.core.failpoints import FailAction, parse
+from mavstream_server.core.storage.failpoints import FailAction, parse
 
 _FIRES_WITHIN = 3.0
 """Seconds that an armed failpoint has to be reached; rare ones may not be."""

@@ -16,7 +16,7 @@ from chaos.processes import PROCESSES
 from chaos.schedule import Variant
 from mavstream import Client, MavstreamError, Retry
 from mavstream_server import commands
-from mavstream_server.core.failpoints import ONCE_VARIABLE, VARIABLE, parse
+from mavstream_server.core.storage.failpoints import ONCE_VARIABLE, VARIABLE, parse
 
 PATIENCE = 60.0
 """Seconds after which a wait for the server is a violation."""

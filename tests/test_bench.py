@@ -379,7 +379,8 @@ def test_costs_of_fused_operators_add_up_to_the_time_of_their_slices(bench: None
 @pytest.mark.long
 @pytest.mark.xdist_group("spark")
 def test_spark_stream_benchmark_reads_every_row_from_both_sources() -> None:
-    done = run_bench("spark-stream", "--json", "--rows", "30000", "--batch", "10000", "--rounds", "2")
+    few = ("--rows", "30000", "--batch", "10000", "--rounds", "2")
+    done = run_bench("spark-stream", "--json", "--only", "sources", *few)
     assert done.returncode == 0, done.stderr
     metrics = json.loads(done.stdout)
     assert set(metrics["sources"]) == {"mavstream", "files"}
@@ -389,3 +390,16 @@ def test_spark_stream_benchmark_reads_every_row_from_both_sources() -> None:
             assert source[query]["rows_per_s"] > 0
         assert source["latency_ms"]["rounds"] == 2
         assert source["latency_ms"]["counted"] == 33_000
+
+
+@pytest.mark.long
+@pytest.mark.xdist_group("spark")
+def test_spark_stream_benchmark_checks_the_answers_of_queries_on_spark() -> None:
+    few = ("--rows", "30000", "--batch", "10000", "--rounds", "2", "--executors", "1")
+    done = run_bench("spark-stream", "--json", "--only", "queries", *few)
+    assert done.returncode == 0, done.stderr
+    (queries,) = json.loads(done.stdout)["queries"].values()
+    assert set(queries) == {"q1", "q2", "q3"}
+    for query in queries.values():
+        for side in ("mavstream", "plain"):
+            assert all(query[side][key] > 0 for key in ("rows_per_s", "latency_ms", "p95_ms"))

@@ -21,6 +21,7 @@ from tests.support.servers.running_server import PATIENCE, running_server
 
 from mavstream.cli.tokens import app as token_app
 from mavstream_feeder.commands import app as feeder_app
+from mavstream_feeder.demo.homes import HOMES, SPEED
 from mavstream_server.commands import app as server_app
 from mavstream_server.core.settings import Settings
 from mavstream_spark.commands import app as data_app
@@ -78,7 +79,7 @@ def test_commands_and_flags_exist(service: str) -> None:
 def test_every_environment_variable_is_a_known_setting() -> None:
     settings = {f"MAVSTREAM_{field.upper()}" for field in Settings.model_fields}
     for service in SERVICES:
-        others = {"MAVSTREAM_URL", "MAVSTREAM_TOKEN_FILE", "SPARK_LOCAL_DIRS"}
+        others = {"MAVSTREAM_URL", "MAVSTREAM_TOKEN_FILE"}
         assert set(variables_of(service)) <= (settings if service == "server" else others)
 
 
@@ -124,16 +125,53 @@ def test_the_data_directory_is_in_the_volume() -> None:
     assert f"data:{folder}" in SERVICES["server"]["volumes"]
     named = {each.partition(":")[0] for service in SERVICES.values() for each in service.get("volumes", ())}
     assert set(COMPOSE["volumes"]) == named
-    assert f"VOLUME {folder}" in DOCKERFILE
+    assert f"WORKDIR {folder}" in DOCKERFILE
+    assert "\nVOLUME" not in DOCKERFILE, "services without a volume there would leave anonymous ones behind"
 
 
-def test_the_data_job_writes_where_the_feeder_reads() -> None:
-    words = words_of("data")
-    folder = Path(words[words.index("--out") + 1]).parent
+def test_the_data_job_writes_what_the_feeder_waits_for_and_reads() -> None:
+    words, fed = words_of("data"), words_of("feeder")
+    dataset = words[words.index("--out") + 1]
+    folder = Path(dataset).parent
+    assert fed[fed.index("--data") + 1] == dataset
+    told = words_of("client")
+    assert told[told.index("--data") + 1] == dataset, "its ground truth has the fires"
+    assert fed[fed.index("--speed") + 1] == f"{SPEED:g}x"
     assert SERVICES["data"]["volumes"] == [f"feed:{folder}"]
-    assert f"feed:{folder}:ro" in SERVICES["feeder"]["volumes"]
+    assert all(f"feed:{folder}:ro" in SERVICES[each]["volumes"] for each in ("feeder", "client"))
     assert SERVICES["data"]["profiles"] == ["data"], "it runs only when it is asked for"
+    waits = {"condition": "service_completed_successfully", "required": False}
+    assert SERVICES["feeder"]["depends_on"]["data"] == waits
     assert f"--owner mavstream /data {folder}" in DOCKERFILE
+    assert re.search(rf"cp .*mavstream_feeder/data/homes {dataset} ", DOCKERFILE), (
+        "there is one without the job"
+    )
+
+
+def test_spark_can_run_the_libraries_that_it_unpacks() -> None:
+    assert SERVICES["data"]["tmpfs"] == ["/tmp:exec"]
+    assert "SPARK_LOCAL_DIRS" not in variables_of("data"), "its temporary files go with the container"
+
+
+def test_each_image_is_built_once_before_it_is_used() -> None:
+    builders = {each["image"]: name for name, each in SERVICES.items() if "build" in each}
+    assert len(builders) == sum("build" in each for each in SERVICES.values())
+    for name, each in SERVICES.items():
+        builder = builders[each["image"]]
+        assert builder in {name, *waited_for(name)}, f"'{name}' may start before '{builder}' built its image"
+
+
+def waited_for(service: str) -> set[str]:
+    """Return the services that must have started before another one does."""
+    first = set(SERVICES[service].get("depends_on", ()))
+    return first.union(*(waited_for(each) for each in first))
+
+
+def test_dependencies_are_installed_before_sources_are_copied() -> None:
+    first, _, then = DOCKERFILE.partition("COPY README.md LICENSE")
+    assert ".[${EXTRAS}]" in first
+    assert re.findall(r"^COPY (.+)$", first, re.MULTILINE) == ["pyproject.toml ./"]
+    assert "--no-deps" in then
 
 
 def test_the_image_copies_files_and_extras_that_exist() -> None:
@@ -150,10 +188,11 @@ def test_the_image_copies_files_and_extras_that_exist() -> None:
     assert set(re.findall(r"^FROM (\S+)", DOCKERFILE, re.MULTILINE)) == {"python:3.11-slim"}
 
 
-def test_the_sample_data_is_part_of_the_package() -> None:
+def test_the_shipped_data_is_part_of_the_package() -> None:
     tool = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
     patterns = {each for found in tool["package-data"].values() for each in found}
     assert any(Path("data/doors.csv").match(each) for each in patterns), "add data/*.csv to package-data"
+    assert any(Path("data/homes/manifest.json").match(each) for each in patterns)
 
 
 def run(service: str, url: str, root: Path, **changed: str) -> subprocess.Popen[str]:
@@ -171,6 +210,13 @@ def run(service: str, url: str, root: Path, **changed: str) -> subprocess.Popen[
     )
 
 
+def health(port: int) -> int:
+    """Return the exit code of the server's health check on another port."""
+    _, *check = SERVICES["server"]["healthcheck"]["test"]
+    check = [word.replace("/8000", f"/{port}").replace("$$", "$") for word in check]
+    return subprocess.run(check, check=False, stderr=subprocess.DEVNULL).returncode
+
+
 def test_the_services_work_together(tmp_path: Path) -> None:
     _, *flags = words_of("server")
     # Later flags win, so those of the file are removed: the test passes its own directory and port first.
@@ -178,11 +224,10 @@ def test_the_services_work_together(tmp_path: Path) -> None:
         del flags[flags.index(flag) : flags.index(flag) + 2]
     with running_server(tmp_path / "data", *flags, env=tokens_made(tmp_path)) as server:
         url = server.url.replace("0.0.0.0", "127.0.0.1")
-        _, *check = SERVICES["server"]["healthcheck"]["test"]
-        check = [sys.executable, *(word.replace("http://127.0.0.1:8000", url) for word in check[1:])]
-        assert subprocess.run(check, check=False).returncode == 0
-        feeder = run("feeder", url, tmp_path)
-        client = run("client", url, tmp_path, seconds="4")
+        assert health(int(url.rpartition(":")[2])) == 0
+        assert health(1) != 0, "nothing listens there"
+        feeder = run("feeder", url, tmp_path, data=str(HOMES))
+        client = run("client", url, tmp_path, seconds="4", data=str(HOMES))
         summary, errors = client.communicate(timeout=120)
         feeder.terminate()
         table, trouble = feeder.communicate(timeout=PATIENCE)

@@ -17,7 +17,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "extending.md"
 PACKAGES = ("protocol", "client", "server", "feeder", "spark", "experiments")
-COPIED = (*PACKAGES, "bench", "docs", "tests", "pyproject.toml")
+COPIED = (*PACKAGES, "attack", "bench", "docs", "tests", "pyproject.toml")
 LEFT_OUT = shutil.ignore_patterns("__pycache__", ".*", "*.png", "*.parquet", "*.egg-info")
 
 _FENCE = re.compile(r"^```(\w+)(?: ([^\n]*))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -17,6 +18,8 @@ _ADMINISTRATION = (
     *("set_scheduler", "set_optimizer"),
 )
 """With these, an administrator may change what belongs to the bystanders."""
+HOOKS = {"SCHEMATHESIS_HOOKS": str(Path(__file__).with_name("arrow_bodies.py"))}
+"""What its command needs in its environment."""
 _SLACK = 60.0  # seconds beyond its own limit after which the command has failed
 
 
@@ -49,7 +52,13 @@ def _run(
     for operation in excluded:
         command += ["--exclude-operation-id", operation]
     done = subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, timeout=seconds + _SLACK, check=False
+        command,
+        cwd=folder,
+        env={**os.environ, **HOOKS},
+        capture_output=True,
+        text=True,
+        timeout=seconds + _SLACK,
+        check=False,
     )
     findings = Findings()
     cases = re.search(r"([\d,]+) generated", done.stdout)

@@ -1,8 +1,8 @@
-"""The data source of Spark beside Spark's own file source, on the same rows: rows per second and latency.
+"""Spark's reads of a stream beside those of files, and queries with backend `spark` beside plain ones.
 
-Both are read by the same session and the same queries: rows through a condition, and an average per room and
-window. Latency is from the time at which rows are there (appended, or their file renamed) to the end of the
-micro-batch that has counted them.
+Both sources are read by the same session and the same queries: rows through a condition, and an average per
+room and window. Latency is from the time at which rows are there (appended, or their file renamed) to the
+end of the micro-batch that has counted them.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 
+from bench.data import spark_queries
 from bench.outcome import Outcome, text_table
 from mavstream import Client
 from mavstream.testing import start_server
@@ -51,11 +52,44 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--batch", type=int, default=200_000, help="rows of a micro-batch (200000)")
     parser.add_argument("--rounds", type=int, default=20, help="rounds of latency (20)")
     parser.add_argument("--limit", type=float, default=150.0, help="seconds after which rounds end (150)")
-    parser.add_argument("--master", default="local[2]", help="where Spark runs (local[2])")
+    parser.add_argument("--master", default="local[2]", help="where Spark runs to read (local[2])")
+    parser.add_argument(
+        "--only",
+        choices=("sources", "queries"),
+        help="measure only reading, or only queries with backend spark",
+    )
+    parser.add_argument(
+        "--executors", type=int, nargs="+", default=[1, 2], help="executors of the queries (1 2)"
+    )
 
 
 def run(options: argparse.Namespace) -> Outcome:
-    """Measure both sources; wrong if rows are missing or too many."""
+    """Measure both sources, then queries; wrong if rows are missing or too many, or an answer is wrong."""
+    metrics: dict[str, Any] = {"rows": options.rows, "batch": options.batch}
+    texts: list[str] = []
+    correct = True
+    if options.only != "queries":
+        metrics["sources"], correct = _measure_sources(options)
+        texts.append(_text(metrics["sources"]))
+    if options.only != "sources":
+        metrics["queries"], right = _measure_queries(options)
+        texts.append(text_table(spark_queries.HEADER, spark_queries.text_lines(metrics["queries"])))
+        correct = correct and right
+    return Outcome(metrics, "\n\n".join(texts), correct)
+
+
+def _measure_queries(options: argparse.Namespace) -> tuple[dict[str, Any], bool]:
+    found, correct = {}, True
+    with start_server() as url, Client(url, timeout=60) as client:
+        for executors in options.executors:
+            found[str(executors)], right = spark_queries.measure(
+                client, url, options.rows, options.batch, options.rounds, executors
+            )
+            correct = correct and right
+    return found, correct
+
+
+def _measure_sources(options: argparse.Namespace) -> tuple[dict[str, Any], bool]:
     until = time.monotonic() + options.limit
     with (
         tempfile.TemporaryDirectory(prefix="mavstream-bench-") as folder,
@@ -71,7 +105,7 @@ def run(options: argparse.Namespace) -> Outcome:
         for start in range(0, options.rows, options.batch):
             for source in sources:
                 source.add(_rows(start, min(start + options.batch, options.rows)))
-        metrics: dict[str, Any] = {"rows": options.rows, "batch": options.batch, "sources": {}}
+        metrics: dict[str, Any] = {}
         correct = True
         for source in sources:
             drained = {name: _drain(source, query) for name, query in _QUERIES.items()}
@@ -79,8 +113,8 @@ def run(options: argparse.Namespace) -> Outcome:
             expected = options.rows + (rounds["rounds"] + 1) * _FEW
             correct = correct and all(one["input"] == options.rows for one in drained.values())
             correct = correct and rounds["counted"] == expected
-            metrics["sources"][source.name] = {**drained, "latency_ms": rounds}
-    return Outcome(metrics, _text(metrics), correct)
+            metrics[source.name] = {**drained, "latency_ms": rounds}
+    return metrics, correct
 
 
 def _condition(rows: DataFrame) -> DataFrame:
@@ -224,7 +258,7 @@ def _text(metrics: dict[str, Any]) -> str:
             *(f"{one[query]['batch_ms']:,.0f}" for query in _QUERIES),
             *(f"{one['latency_ms'][key]:,}" for key in ("median", "p95", "rounds")),
         ]
-        for name, one in metrics["sources"].items()
+        for name, one in metrics.items()
     ]
     columns = [f"{query}, {unit}" for unit in ("rows/s", "ms a batch") for query in _QUERIES]
     return text_table(["source", *columns, "latency, ms", "p95", "rounds"], lines)

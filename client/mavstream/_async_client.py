@@ -219,6 +219,7 @@ class AsyncClient:
         on_error: str | None = None,
         memory_limit: int | str | None = None,
         derive: bool | None = None,
+        backend: str | None = None,
     ) -> AsyncQuery:
         """Register a query: a flow, a plan, a specification, a dict, a JSON or YAML file, or `sql=`.
 
@@ -236,6 +237,7 @@ class AsyncClient:
             "on_error": on_error,
             "memory_limit": memory_limit,
             "derive": derive,
+            "backend": backend,
         }
         info = await self._transport.run(self._calls.submit(query, sql, given))
         return AsyncQuery(self, info.id, info.admission)

@@ -217,6 +217,7 @@ class Client:
         on_error: str | None = None,
         memory_limit: int | str | None = None,
         derive: bool | None = None,
+        backend: str | None = None,
     ) -> Query:
         """Register a query: a flow, a plan, a specification, a dict, a JSON or YAML file, or `sql=`.
 
@@ -234,6 +235,7 @@ class Client:
             "on_error": on_error,
             "memory_limit": memory_limit,
             "derive": derive,
+            "backend": backend,
         }
         info = self._transport.run(self._calls.submit(query, sql, given))
         return Query(self, info.id, info.admission)

@@ -90,6 +90,16 @@ def feed(
     event_time: Annotated[
         str | None, typer.Option(help="With --create: the field with the event time of rows.")
     ] = None,
+    retention: Annotated[
+        str | None,
+        typer.Option(help="Of streams that are created: how long rows are kept that all queries have read."),
+    ] = None,
+    idle_timeout: Annotated[
+        str | None,
+        typer.Option(
+            help="Of streams that are created: a producer that is silent for this long holds nothing back."
+        ),
+    ] = None,
     stamp: Annotated[
         str, typer.Option(help="Event times: 'file' keeps those of the file, 'now' uses the due times.")
     ] = "file",
@@ -180,6 +190,7 @@ def feed(
             feeds=feeds,
             create=create or sample,
             event_time=event_time,
+            settings=_settings(retention=retention, idle_timeout=idle_timeout),
             stamp=stamp == "now",
             loop=loop,
             limit=limit,
@@ -225,6 +236,14 @@ def _show(report: Report, reading: Reading, output: str) -> None:
             _say(f"  {row}")
 
 
+def _settings(**durations: str | None) -> dict[str, str]:
+    """Return the given settings of streams; raises ValueError."""
+    given = {name: text for name, text in durations.items() if text is not None}
+    for text in given.values():
+        parse_duration(text)
+    return given
+
+
 def _say(text: str) -> None:
     typer.echo(text, err=True)
 
@@ -236,8 +255,21 @@ def _silent(_: str) -> None:
 @app.command("demo")
 def demo(
     context: typer.Context,
-    seconds: Annotated[float, typer.Option(min=1.0, help="Seconds to feed.")] = 30.0,
-    rate: RateOption = None,
+    seconds: Annotated[
+        float, typer.Option(min=1.0, help="Seconds to feed; the story takes 60, or all of 20 to 60.")
+    ] = 60.0,
+    rate: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--rate",
+            metavar="[STREAM=]RATE",
+            help="Feed the sample streams with Poisson arrivals, so many rows per second, and tell no story.",
+        ),
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option("--data", help="Homes of your own, a dataset of 'mavstream data generate'."),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print only one JSON object, at the end.")] = False,
     policy: Annotated[str | None, typer.Option(help="Scheduling policy, such as rr or wrr.")] = None,
     no_feed: Annotated[
@@ -250,16 +282,19 @@ def demo(
     url: Annotated[str | None, typer.Option("--url", help="Use this server instead of starting one.")] = None,
     token: TokenOption = None,
 ) -> None:
-    """Run a demo: 21 queries in three classes over the streams of twenty smart homes."""
+    """Run a demo of a minute: 21 queries watch smart homes, are overloaded, and find a fire."""
+    from mavstream_feeder.demo.homes import HOMES
     from mavstream_feeder.demo.run import DemoOptions, run_demo
 
     address = None if url is None else _address(context, url, token)
     if no_feed and address is None:
         raise typer.BadParameter("--no-feed needs a running server: give --url")
     try:
-        options = DemoOptions(seconds, tuple(rate or ["100"]), seed, policy, feed=not no_feed, live=not json)
+        options = DemoOptions(
+            seconds, tuple(rate or ()), data or HOMES, seed, policy, feed=not no_feed, live=not json
+        )
         outcome = run_demo(options, address)
-    except InvalidRate as error:
+    except (InvalidRate, UnreadableFile) as error:
         raise typer.BadParameter(str(error)) from None
     if json:
         _print_json(outcome.as_json())

@@ -40,6 +40,8 @@ class Session:
     feeds: list[FeedFile]
     create: bool = False
     event_time: str | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Further fields of streams that are created, such as their retention."""
     stamp: bool = False
     loop: bool = False
     limit: int | None = None
@@ -152,8 +154,10 @@ async def stream_of(client: AsyncClient, feed: FeedFile, stream: str, session: S
             _tell_differences(known, feed, session)
         return known
     spec = feed.spec or _inferred(feed, stream, session)
+    given = spec.model_dump(mode="json", exclude_unset=True)
+    spec = StreamSpec.model_validate({**given, **session.settings, "name": stream})
     try:
-        made = (await client.create_stream(spec.model_copy(update={"name": stream}))).spec
+        made = (await client.create_stream(spec)).spec
     except Conflict:
         # Another client created it in between.
         return (await client.stream_info(stream)).spec

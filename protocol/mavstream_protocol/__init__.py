@@ -77,7 +77,15 @@ if typing.TYPE_CHECKING:
         parse_percent,
         parse_size,
     )
-    from mavstream_protocol.queries import Mode, OnError, QueryOptions, QuerySpec, ReadFrom, SqlQuerySpec
+    from mavstream_protocol.queries import (
+        Mode,
+        OnError,
+        QueryBackend,
+        QueryOptions,
+        QuerySpec,
+        ReadFrom,
+        SqlQuerySpec,
+    )
     from mavstream_protocol.schema import Field, FieldType, Schema
     from mavstream_protocol.streams import RESERVED_NAMES, DerivedStreamSpec, FieldSpec, Retention, StreamSpec
     from mavstream_protocol.typed_plan import StreamShape, TypedPlan
@@ -128,6 +136,7 @@ __all__ = [
     "ProblemItem",
     "ProjectNode",
     "QosSpec",
+    "QueryBackend",
     "QueryClass",
     "QueryOptions",
     "QuerySpec",
@@ -243,6 +252,7 @@ _MODULES = {
     "mavstream_protocol.queries": (
         "Mode",
         "OnError",
+        "QueryBackend",
         "QueryOptions",
         "QuerySpec",
         "ReadFrom",

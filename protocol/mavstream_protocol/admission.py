@@ -112,6 +112,8 @@ class AdmissionEstimate(Described):
     policy: AdmissionPolicy
     admitted: bool
     """Whether the query would be admitted under `refuse`."""
+    other_backend: str | None = None
+    """The backend with which it would be admitted, if it would not be with the engine of this server."""
     cost_us_per_s: float
     """Microseconds of the engine's time per second."""
     rows_per_s: float

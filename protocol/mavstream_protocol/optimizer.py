@@ -48,6 +48,8 @@ class Outcome(StrEnum):
     """The action could not be executed."""
     OVERRULED = "overruled"
     """A user changed the affected setting before the action was judged."""
+    PROPOSED = "proposed"
+    """It is for users to decide: nothing was changed."""
 
 
 class PolicyChoice(StrEnum):

@@ -46,6 +46,15 @@ class ReadFrom(StrEnum):
     """At the oldest row that is still stored."""
 
 
+class QueryBackend(StrEnum):
+    """What runs a query."""
+
+    EMBEDDED = "embedded"
+    """The engine of this server."""
+    SPARK = "spark"
+    """A Spark cluster: `mavstream spark-runner` picks the query up."""
+
+
 class QueryOptions(Described):
     """What a query is registered with, besides its name and its plan."""
 
@@ -73,6 +82,8 @@ class QueryOptions(Described):
     """The position in its streams at which the query begins to read."""
     on_error: OnError = OnError.NULL
     """Handling of rows for which an expression fails."""
+    backend: QueryBackend = QueryBackend.EMBEDDED
+    """What runs the query; its results are read in the same way."""
     derive: bool = False
     """Whether the results are a derived stream: listed among the streams, and read by plans as a stream."""
     memory_limit: PositiveSize | None = None

@@ -29,6 +29,7 @@ class Role(StrEnum):
     ADMIN = "admin"
     CLIENT = "client"
     FEEDER = "feeder"
+    RUNNER = "runner"
 
 
 class TokenQuotas(Described):

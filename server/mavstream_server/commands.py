@@ -176,8 +176,8 @@ def serve(
     flags = {name: value for name, value in locals().items() if name != "log"}
     try:
         # Imported here: loading the server takes a second, which `--help` should not wait for.
-        from mavstream_server.core import failpoints
         from mavstream_server.core.settings import Settings
+        from mavstream_server.core.storage import failpoints
         from mavstream_server.supervisor.engine_child import EngineChild
 
         if log not in (None, "json", "text"):

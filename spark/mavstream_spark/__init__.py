@@ -8,6 +8,7 @@
     expected    answers of plans over a dataset
     datasets    reading, writing and publishing datasets on any storage
     source      the data source `mavstream`
+    runs        continuous queries of a server, run in micro-batches
 
 Modules import pyspark inside of functions, so that all can be imported without it.
 """

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
 _PACKAGES = ("mavstream_protocol", "mavstream", "mavstream_feeder", "mavstream_server", "mavstream_spark")
+_ARCHIVE = "mavstream.zip"
 
 
 def workers_are_here(master: str) -> bool:
@@ -22,11 +23,13 @@ def workers_are_here(master: str) -> bool:
 
 
 def ship_packages(context: SparkContext) -> None:
-    """Send our packages to the workers, which must have their dependencies (numpy, pyarrow) installed."""
+    """Send our packages to the workers, once; these must have numpy, pydantic and pyarrow."""
+    if any(Path(path).name == _ARCHIVE for path in context.listFiles):
+        return
     folder = tempfile.mkdtemp(prefix="mavstream-")
     # Workers fetch it when their first task starts, and new ones may join at any time.
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    archive = Path(folder) / "mavstream.zip"
+    archive = Path(folder) / _ARCHIVE
     write_packages(archive)
     context.addPyFile(str(archive))
 

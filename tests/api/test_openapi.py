@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from attack.fuzz.schemathesis import HOOKS
 from tests.support.scale import scaled
 from tests.support.servers.running_server import RunningServer, running_server
 
@@ -27,7 +29,7 @@ ROUTES = """
     GET /readyz                       GET /metrics                 GET /v1/scheduler/trace
     PUT /v1/tables/{name}             GET /v1/tables/{name}        DELETE /v1/tables/{name}
     GET /v1/tables                    GET /v1/optimizer            PUT /v1/optimizer
-    PATCH /v1/streams/{name}
+    PATCH /v1/streams/{name}          PUT /v1/queries/{id}/run     POST /v1/queries/{id}/results
     GET /v1/producers                 DELETE /v1/producers/{name}  POST /v1/sql
     GET /v1/streams/{name}/stages     PUT /v1/streams/{name}/stages/{stage}
     POST /v1/streams/{name}/batches   DELETE /v1/streams/{name}/stages/{stage}
@@ -79,7 +81,8 @@ def test_every_operation_has_a_description_and_its_errors(document: dict[str, An
 def test_creations_link_to_the_operations_on_what_they_created(document: dict[str, Any]) -> None:
     links = document["paths"]["/v1/queries"]["post"]["responses"]["201"]["links"]
     assert set(links) == {
-        *("show_query", "put_query", "change_query", "remove_query", "show_plan", "show_qos", "pull_results")
+        *("show_query", "put_query", "change_query", "remove_query", "show_plan", "show_qos", "pull_results"),
+        *("report_run", "publish_results"),
     }
     assert {each["parameters"]["id"] for each in links.values()} == {"$response.body#/id"}
     table = document["paths"]["/v1/tables/{name}"]["put"]["responses"]["201"]["links"]
@@ -113,6 +116,7 @@ def test_a_fuzzer_finds_no_server_error_and_no_undocumented_answer(
     ran = subprocess.run(
         command,
         cwd=tmp_path,
+        env={**os.environ, **HOOKS},
         capture_output=True,
         text=True,
         timeout=scaled(120, 600),

@@ -180,6 +180,10 @@ def test_explain_draws_shared_inputs_once_and_names_what_spark_refuses(server: R
     spark = found["backends"][1]
     assert not spark["supported"]
     assert spark["reasons"] == ["a: LIKE with ESCAPE needs a constant pattern"]
+    sessions = "SELECT count(*) AS n, window_end FROM SESSION(readings, INTERVAL '1' SECOND)"
+    (found,) = run(server, f"EXPLAIN {sessions} GROUP BY window_end")
+    (reason,) = found["backends"][1]["reasons"]
+    assert reason.endswith(": sessions are not supported, only windows of a fixed length")
 
 
 def test_a_script_stops_at_the_first_error_and_tells_what_took_effect(server: RunningServer) -> None:

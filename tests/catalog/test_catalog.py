@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from mavstream_protocol.scheduling import SchedulerSettings
 from mavstream_protocol.streams import StreamSpec
 from mavstream_protocol.wire.resources import DesiredState
 from mavstream_server.catalog.catalog import Catalog
+from mavstream_server.catalog.runs import RunRecord
 from mavstream_server.core.errors import Conflict, NotFound, Refused, TooMany, WrongVersion
 
 PLAN = {"root": "in", "nodes": {"in": {"op": "source", "stream": "readings"}}}
@@ -225,7 +227,7 @@ def test_a_file_of_a_later_release_is_refused_and_not_changed(path: Path) -> Non
         connection.execute("PRAGMA user_version = 99")
     connection.close()
     before = path.read_bytes()
-    with pytest.raises(Refused, match="expected version 6 or earlier, got 99") as caught:
+    with pytest.raises(Refused, match="expected version 7 or earlier, got 99") as caught:
         Catalog(path)
     assert caught.value.code == "newer_catalog"
     assert path.read_bytes() == before
@@ -241,6 +243,7 @@ def test_duplicate_names_of_earlier_releases_get_a_suffix(
         file.execute("DROP TABLE replacements")
         file.execute("DROP TABLE seen_fields")
         file.execute("DROP TABLE seams")
+        file.execute("DROP TABLE runs")
         file.execute("DROP INDEX queries_by_name")
         for number, name in enumerate(names):
             catalog.add_query(f"q{number}", query(name), number)
@@ -358,3 +361,18 @@ def test_a_killed_server_loses_nothing_that_it_acknowledged(path: Path) -> None:
         assert catalog.idempotent(f"k{count - 1}", "queries") == str(count - 1)
         assert catalog.idempotent(f"k{count}", "queries") is None
         catalog.close()
+
+
+def test_a_run_whose_last_batch_is_not_in_the_log_goes_on_behind_the_one_before(tmp_path: Path) -> None:
+    first, second = (RunRecord(batch=n, end=n * 10, state={"at": n}, needs={"s": n}) for n in (1, 2))
+    with closing(Catalog(tmp_path / "catalog.db")) as catalog:
+        assert catalog.runs.of("q") is None
+        catalog.runs.put("q", first, None)
+        catalog.runs.put("q", second, first)
+    with closing(Catalog(tmp_path / "catalog.db")) as catalog:
+        stored = catalog.runs.of("q")
+        assert stored is not None
+        assert stored.published(20) == second
+        assert stored.published(10) == first
+        catalog.runs.remove("q")
+        assert catalog.runs.of("q") is None

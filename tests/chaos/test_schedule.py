@@ -6,7 +6,7 @@ import pytest
 from chaos.failpoints import failpoints
 from chaos.schedule import CHANGES, KINDS, make_schedule, variant
 
-from mavstream_server.core.failpoints import parse
+from mavstream_server.core.storage.failpoints import parse
 
 
 def test_a_seed_gives_the_same_rounds_again_and_another_one_gives_others() -> None:

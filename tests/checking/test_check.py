@@ -18,9 +18,9 @@ from mavstream_server.checking.commands import app
 from mavstream_server.checking.data import check_data
 from mavstream_server.columns.column import Column
 from mavstream_server.core.clock import SystemClock
-from mavstream_server.core.data_directory import DataUnusable, locked
-from mavstream_server.core.data_format import open_format
 from mavstream_server.core.settings import Settings
+from mavstream_server.core.storage.data_directory import DataUnusable, locked
+from mavstream_server.core.storage.data_format import open_format
 from mavstream_server.log import LogDescription, LogOptions, LogReader, LogWriter
 from mavstream_server.tables.store import TableRows, TableStore
 

@@ -50,7 +50,7 @@ def test_every_query_reads_the_sample_streams() -> None:
             infer(flow.build(), shapes)
 
 
-def test_the_demo_ends_by_itself_and_prints_one_object() -> None:
+def test_a_short_demo_ends_by_itself_and_prints_one_object() -> None:
     done = demo("--seconds", "3", "--json")
     assert done.stderr == ""
     assert done.returncode == 0
@@ -123,6 +123,37 @@ def test_an_interrupt_ends_the_demo_and_its_server(tmp_path: Path, number: signa
     host, port = line.split("http://")[1].strip().split(":")
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection((host, int(port)))
+
+
+@pytest.mark.long
+def test_the_story_is_told_in_a_minute() -> None:
+    done = demo("--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    found = json.loads(done.stdout)
+    assert found["tuples_lost"] == 0
+    story = found["story"]
+    acts = {each["act"]: each for each in story["acts"]}
+    assert list(acts) == ["calm", "overload_baseline", "overload", "fire"]
+    assert [each["policy"] for each in acts.values()] == ["cqc", "rr", "cqc", "cqc"]
+    assert [each["loaded"] for each in acts.values()] == [False, True, True, False]
+    under_rr, by_default = (acts[name]["classes"]["alarms"] for name in ("overload_baseline", "overload"))
+    assert under_rr["p99_ms"] > by_default["p99_ms"]
+    (alarm,) = story["alarms"]
+    assert (alarm["home"], alarm["room"]) == (2, "living")
+    # The first reading above 30 degrees, as the query says.
+    assert (alarm["celsius"], alarm["after_s"]) == (32.2, 40.0)
+    assert alarm["delay_ms"] > 0
+
+
+@pytest.mark.long
+def test_a_server_is_left_as_it_was_when_the_story_is_over(tmp_path: Path) -> None:
+    with running_server(tmp_path, "--policy", "wrr") as server, Client(server.url) as client:
+        done = demo("--seconds", "24", "--url", server.url)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "Fire in home 2, living: found after 40 s" in done.stdout
+        assert client.queries() == []
+        assert client.scheduler().policy == "wrr"
+        assert {info.name for info in client.streams()} == set(STREAMS)
 
 
 def test_watching_only_needs_a_server() -> None:

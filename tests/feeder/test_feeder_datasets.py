@@ -18,6 +18,7 @@ from mavstream_feeder import FileSource, UnreadableFile, infer_stream
 from mavstream_feeder.input.arguments import InputArguments, read_feeds
 from mavstream_protocol import FieldSpec, FieldType, StreamSpec
 from mavstream_protocol.manifest import DataFile, InvalidDataset, Manifest, StreamData
+from mavstream_protocol.streams import Retention
 
 SECOND = 1_000_000
 DAY = 86_400 * SECOND
@@ -134,7 +135,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
 def test_the_command_registers_and_replays_a_dataset(server: RunningServer, dataset: Path) -> None:
     # Two days in a tenth of a second.
     words = ("--url", server.url, "feed", "--data", str(dataset), "--speed", "1000000x", "-o", "json")
-    done = command(*words)
+    done = command(*words, "--retention", "10m", "--idle-timeout", "2s")
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
     assert {name: each["acked"] for name, each in report["streams"].items()} == {
@@ -146,6 +147,8 @@ def test_the_command_registers_and_replays_a_dataset(server: RunningServer, data
         info = client.stream_info("motion")
         assert info.spec.event_time == "at"
         assert info.spec.fields == FIELDS
+        assert info.spec.retention == Retention.model_validate("10m")
+        assert info.spec.idle_timeout == 2 * SECOND
         assert info.position == 4 * PER_FILE
         query = client.submit(stream("motion").project(n="n"), name="all", from_="earliest")
         found = query.results().to_arrow(4 * PER_FILE, timeout=PATIENCE).column("n").to_pylist()

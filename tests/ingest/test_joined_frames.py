@@ -16,7 +16,7 @@ from tests.support.services.stream_store import (
     spec,
 )
 
-from mavstream_server.core.background import Inline
+from mavstream_server.core.event_loop.background import Inline
 from mavstream_server.testing import ManualClock
 
 

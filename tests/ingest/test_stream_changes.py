@@ -17,8 +17,8 @@ from mavstream_protocol.tuples import decode_columns, encode_message
 from mavstream_protocol.wire.envelope import seal
 from mavstream_protocol.wire.stream_change import StreamChange
 from mavstream_server.catalog.catalog import Catalog
-from mavstream_server.core import failpoints
 from mavstream_server.core.errors import Conflict, NotFound, StorageFull
+from mavstream_server.core.storage import failpoints
 from mavstream_server.testing import ManualClock
 
 WET = Field("wet", FieldType.BOOL, nullable=True)

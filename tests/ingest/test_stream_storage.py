@@ -14,9 +14,9 @@ import pytest
 from tests.support.services.stream_store import NUMBERS, ReturnedCredit, Server, limited_files, numbers, spec
 
 from mavstream_server.catalog.catalog import Catalog
-from mavstream_server.core.background import InThreads
 from mavstream_server.core.clock import SystemClock
 from mavstream_server.core.errors import NotFound, StorageFailed, StorageFull
+from mavstream_server.core.event_loop.background import InThreads
 from mavstream_server.core.settings import Settings
 from mavstream_server.ingest.stream_store import Accepted, Repeated, StreamStore
 from mavstream_server.testing import ManualClock

@@ -18,7 +18,7 @@ import sys
 from pathlib import Path
 from mavstream_protocol.schema import Field, FieldType, Schema
 from mavstream_server.columns.column import Column
-from mavstream_server.core import failpoints
+from mavstream_server.core.storage import failpoints
 from mavstream_server.log import LogDescription, LogOptions, LogWriter
 from mavstream_server.log.options import Sync
 failpoints.arm_from_environment("api")

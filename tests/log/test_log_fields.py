@@ -184,7 +184,7 @@ ALTER = """
 import sys
 from pathlib import Path
 from mavstream_protocol.schema import Field, FieldType
-from mavstream_server.core import failpoints
+from mavstream_server.core.storage import failpoints
 from mavstream_server.log import LogWriter
 failpoints.arm_from_environment("api")
 LogWriter(Path(sys.argv[1])).add_fields((Field("wet", FieldType.BOOL, nullable=True),))

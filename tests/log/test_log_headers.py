@@ -11,7 +11,7 @@ from tests.support.damaged_files import flip, frame_offsets, read_all, segments
 
 from mavstream_protocol.schema import Field, FieldType, Schema
 from mavstream_server.columns.column import Column
-from mavstream_server.core.damage import Damage
+from mavstream_server.core.storage.damage import Damage
 from mavstream_server.log import (
     GapCause,
     LogCorruptError,

@@ -86,10 +86,36 @@ def test_a_query_without_enough_capacity_is_refused_with_numbers_and_not_stored(
             ("qos/latency", "target_cannot_be_kept")
         ]
         assert "instead of 98%" in problem.detail
+        assert "'spark'" not in problem.detail  # micro-batches do not answer in 10 ms
         assert "admission 'warn'" in problem.detail
         assert made.catalog.count_queries() == 0
+        # Where another engine does the work, nothing here is estimated.
+        elsewhere = await made.queries.register({**HOT, "name": "elsewhere", "qos": QOS, "backend": "spark"})
+        assert elsewhere.admission is None
         # Without a target there is nothing to miss; and the key was not used.
         assert (await made.queries.register(HOT, "key")).admission is not None
+
+    run(test, tmp_path, admission="refuse")
+
+
+def test_a_query_that_can_wait_is_told_of_the_other_backend(tmp_path: Path) -> None:
+    async def test(made: Service) -> None:
+        seen(made, {"default": 1.2})
+        later = {**HOT, "qos": {"latency": {"mean": "10s", "tolerance": "0%"}}}
+        found = (await made.queries.validate(later)).admission
+        assert found is not None
+        assert (found.admitted, found.other_backend) == (False, "spark")
+        with pytest.raises(NotAdmitted, match="run it with backend 'spark'"):
+            await made.queries.register(later)
+        by_rows = {"op": "distinct", "input": "hot", "window": {"kind": "tumbling", "size": 10}}
+        plan = {"root": "last", "nodes": {**HOT_PLAN["nodes"], "last": by_rows}}
+        refused = await made.queries.validate({**later, "plan": plan})
+        assert refused.admission is not None
+        assert (refused.admission.admitted, refused.admission.other_backend) == (False, None)
+        server, spark = refused.validation().backends
+        assert (server.name, server.supported) == ("server", True)
+        assert (spark.name, spark.supported) == ("spark", False)
+        assert spark.reasons == ("last: windows by rows are not supported, only windows by time",)
 
     run(test, tmp_path, admission="refuse")
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from tests.support.services.result_log import Answers, Query
 
+from mavstream_server.core.event_loop.work_queue import WorkQueue
 from mavstream_server.core.importance import AllEqual
-from mavstream_server.core.work_queue import WorkQueue
 from mavstream_server.results.service import ResultService
 from mavstream_server.testing import ManualClock
 

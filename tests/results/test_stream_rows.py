@@ -15,11 +15,11 @@ from tests.support.services.stream_store import EVENTS, NUMBERS, Server, events,
 
 from mavstream_protocol.instants import parse_instant
 from mavstream_protocol.tuples import decode_rows, decode_stream, rows_of
-from mavstream_server.core.background import Done, Work
 from mavstream_server.core.clock import SystemClock
 from mavstream_server.core.errors import Conflict
+from mavstream_server.core.event_loop.background import Done, Work
+from mavstream_server.core.event_loop.work_queue import WorkQueue
 from mavstream_server.core.importance import AllEqual
-from mavstream_server.core.work_queue import WorkQueue
 from mavstream_server.ingest.stream_store import StreamStore
 from mavstream_server.log import FrameKind
 from mavstream_server.results.encoding import ResultFormat

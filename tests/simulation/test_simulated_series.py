@@ -29,7 +29,7 @@ class Mine(RoundRobin):
 class NoPolicy:
     pass
 """
-RUN = ("simulate", "prb_expensive", "--seconds", "1")
+RUN = ("simulate", "5G", "--seconds", "1")
 
 
 @pytest.fixture

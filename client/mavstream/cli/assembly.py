@@ -39,6 +39,7 @@ KNOWN = {
     "page": ("page", "Serve the browser page of a server."),
     "simulate": ("server", "Simulate scheduling policies on a workload."),
     "data": ("spark", "Generate, convert and check datasets with Spark."),
+    "spark-runner": ("spark", "Run queries that have backend `spark`."),
     "experiments": ("server", "Run the experiments of the papers on the simulator."),
 }
 """Sub-commands that need an extra of this distribution: the extra, and the help text for the list."""

@@ -371,8 +371,13 @@ def _show_validation(found: Validation) -> None:
     ]
     show_table(["operator", "columns"], rows)
     show_table(["paths"], [(" > ".join(path),) for path in found.paths])
-    show_fields(_estimate_fields(found.admission))
+    show_fields([*_refused_fields(found), *_estimate_fields(found.admission)])
     _warn_of(found.admission)
+
+
+def _refused_fields(found: Validation) -> list[tuple[str, object]]:
+    """Return the backends that refuse a plan, with their reasons."""
+    return [(f"not on {one.name}", "; ".join(one.reasons)) for one in found.backends if not one.supported]
 
 
 def _estimate_fields(found: AdmissionEstimate | None) -> list[tuple[str, object]]:

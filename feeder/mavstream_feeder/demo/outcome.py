@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from mavstream_feeder.demo.story import Told
+
 QUANTILES = ("mean", "p50", "p95", "p99")
 
 
@@ -38,6 +40,8 @@ class Outcome:
     tuples_lost: int | None
     failures: tuple[str, ...] = ()
     """Failed checks, in words."""
+    told: Told | None = None
+    """What the story showed, if it was told."""
 
     def as_json(self) -> dict[str, Any]:
         """Return the outcome as JSON values, for `--json`."""
@@ -45,12 +49,13 @@ class Outcome:
             name: {"queries": each.queries, "results": each.results, "latency_ms": each.latency_ms}
             for name, each in self.classes.items()
         }
-        return {
+        shown: dict[str, Any] = {
             "classes": classes,
             "tuples_in": self.tuples_in,
             "tuples_acked": self.tuples_acked,
             "tuples_lost": self.tuples_lost,
         }
+        return shown if self.told is None else {**shown, "story": self.told.as_json()}
 
 
 def _rounded(value: float | None) -> float | None:

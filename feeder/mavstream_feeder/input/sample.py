@@ -34,7 +34,11 @@ def _stream(name: str, *fields: tuple[str, FieldType]) -> StreamSpec:
     return StreamSpec.model_validate(
         {
             "name": name,
-            "fields": [{"name": field, "type": kind} for field, kind in (*common, *fields)],
+            "fields": [
+                *({"name": field, "type": kind} for field, kind in (*common, *fields[:-1])),
+                # Readings may be missing, as in datasets of homes, which are fed into the same streams.
+                {"name": fields[-1][0], "type": fields[-1][1], "nullable": True},
+            ],
             "event_time": "at",
             # A feeder that was killed must not hold back the watermark of the next one.
             "idle_timeout": "2s",

@@ -24,6 +24,7 @@ OUTCOMES = {
     "relaxed": QUIET,
     "failed": BAD,
     "overruled": QUIET,
+    "proposed": INFO,
 }
 
 

@@ -15,7 +15,7 @@ from mavstream_protocol.expressions.functions import (
     FUNCTIONS,
     OPERATORS,
 )
-from mavstream_protocol.expressions.syntax import Part, Tree
+from mavstream_protocol.expressions.syntax_tree import Part, Tree
 from mavstream_protocol.expressions.tokens import LEFT_OUT, TYPE_NAMES, unsupported_word
 from mavstream_protocol.expressions.typed import ColumnRef, Expression, Literal
 from mavstream_protocol.names import closest

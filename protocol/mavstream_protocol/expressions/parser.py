@@ -8,7 +8,8 @@ from mavstream_protocol.errors import ExpressionError
 from mavstream_protocol.expressions.binder import Binder, Columns
 from mavstream_protocol.expressions.coercion import BOOL, coerce, is_null
 from mavstream_protocol.expressions.functions import AGGREGATES
-from mavstream_protocol.expressions.syntax import Tree, parse_syntax, shortened, too_deep
+from mavstream_protocol.expressions.syntax import parse_syntax
+from mavstream_protocol.expressions.syntax_tree import Tree, shortened, too_deep
 from mavstream_protocol.expressions.typed import AggregateCall, AggregateExpression, ColumnRef, Expression
 from mavstream_protocol.schema import Field, FieldType
 

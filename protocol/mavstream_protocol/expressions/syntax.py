@@ -7,11 +7,11 @@ LIKE and ILIKE; `||`; `+` and `-`; `*`, `/`, `//` and `%`; signs and NOT (which 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import NamedTuple
 
 from mavstream_protocol.errors import ExpressionError
 from mavstream_protocol.expressions.functions import TIME_PARTS, WITHIN_GROUP
 from mavstream_protocol.expressions.intervals import UNITS, parse_interval
+from mavstream_protocol.expressions.syntax_tree import MAX_DEPTH, Tree, shortened, too_deep
 from mavstream_protocol.expressions.tokens import (
     CALL,
     END,
@@ -28,7 +28,6 @@ from mavstream_protocol.expressions.tokens import (
 )
 
 MAX_LENGTH = 4096
-MAX_DEPTH = 64
 
 _SHORT = 256  # characters
 _KNOWN = 512
@@ -46,37 +45,6 @@ _LEVELS = {
     **dict.fromkeys(("*", "/", "//", "%"), _PRODUCT),
 }
 """Precedence of the tokens that continue an expression; the higher, the tighter they bind."""
-
-
-class Tree(NamedTuple):
-    """A part of an expression.
-
-    The kind is `column`, `number`, `text`, `null`, `true`, `false`, `call`, `cast`, `try_cast`, `case`,
-    `switch`, `star`, `distinct`, `interval`, or the canonical name of an operator.
-    """
-
-    kind: str
-    value: str
-    """The name of a column, function or type, or a constant; of an interval its microseconds."""
-    operands: tuple[Tree, ...]
-    depth: int
-    parts: int
-    """How many trees it consists of, itself included."""
-    start: int
-    end: int
-
-
-class Part:
-    """A piece of an expression as quoted in error messages; cut out only if there is an error."""
-
-    __slots__ = ("_text", "_tree")
-
-    def __init__(self, text: str, tree: Tree) -> None:
-        self._text = text
-        self._tree = tree
-
-    def __str__(self) -> str:
-        return shortened(self._text[self._tree.start : self._tree.end])
 
 
 def parse_syntax(text: str) -> Tree:
@@ -102,19 +70,6 @@ def _parse(text: str) -> Tree:
 
 
 _parse_short = lru_cache(_KNOWN)(_parse)
-
-
-def shortened(text: str) -> str:
-    """Shorten a text for use in an error message."""
-    return text if len(text) <= 80 else f"{text[:77]}..."
-
-
-def too_deep() -> ExpressionError:
-    """Build the error for an expression that is nested beyond `MAX_DEPTH`."""
-    return ExpressionError(
-        "expression_too_deep",
-        f"the expression is nested more than {MAX_DEPTH} levels deep; compute parts of it in a project below",
-    )
 
 
 class _Parser:

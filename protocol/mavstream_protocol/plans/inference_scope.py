@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from mavstream_protocol.errors import ExpressionError, InvalidPlan, ProblemItem
 from mavstream_protocol.expressions.parser import ExpressionParser
-from mavstream_protocol.expressions.syntax import Tree
+from mavstream_protocol.expressions.syntax_tree import Tree
 from mavstream_protocol.expressions.typed import AggregateExpression, Expression
 from mavstream_protocol.plans.budget import MAX_PROBLEMS, PlanBudget
 from mavstream_protocol.plans.graph import unknown

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mavstream_protocol.errors import ExpressionError, InvalidSql
-from mavstream_protocol.expressions.syntax import Tree, parse_syntax
+from mavstream_protocol.expressions.syntax import parse_syntax
+from mavstream_protocol.expressions.syntax_tree import Tree
 from mavstream_protocol.names import closest, read_name
 from mavstream_protocol.sql.source import SqlSource
 from mavstream_protocol.sql.tokens import END, HINT, NUMBER, QUOTED, RESERVED, TEXT, WORD, Token, tokenize

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mavstream_protocol.errors import ExpressionError
 from mavstream_protocol.expressions.binder import Binder, Columns
-from mavstream_protocol.expressions.syntax import Tree
+from mavstream_protocol.expressions.syntax_tree import Tree
 from mavstream_protocol.expressions.typed import Literal
 from mavstream_protocol.instants import format_instant
 from mavstream_protocol.names import closest

@@ -34,6 +34,7 @@ QUERY_OPTIONS: Mapping[str, Path] = {
     "from": ("from",),
     "on_error": ("on_error",),
     "memory_limit": ("memory_limit",),
+    "backend": ("backend",),
     "latency_mean": ("qos", "latency", "mean"),
     "latency_tolerance": ("qos", "latency", "tolerance"),
     "memory": ("qos", "memory", "at_most"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from mavstream_protocol.errors import InvalidSql
-from mavstream_protocol.expressions.syntax import shortened
+from mavstream_protocol.expressions.syntax_tree import shortened
 
 MAX_LENGTH = 1 << 20
 """The longest statement, in characters; a plan's JSON text has the same limit."""

@@ -33,6 +33,7 @@ class TypedJoin(TypedNode):
     makes_rows = True
     stateful = True
     waits_for_time = True
+    keeps_times = True  # a pair has the time of its later row
     emits_all_columns = True
     computes_on_demand = False
     passes_columns = False
@@ -51,6 +52,11 @@ class TypedJoin(TypedNode):
     def windowed_by(self) -> TimeWindow | RowWindow | None:
         """Its window, unless it pairs rows that are near in time."""
         return self.window
+
+    @property
+    def near(self) -> Within | None:
+        """Its reach, unless it pairs the rows of a window."""
+        return self.within
 
     @property
     def needs_position(self) -> bool:
@@ -103,6 +109,7 @@ class TypedTableJoin(TypedNode):
     windowed_by = None
     needs_position = False
     waits_for_time = False
+    keeps_times = True
     emits_all_columns = False
     computes_on_demand = True
     passes_columns = False

@@ -9,7 +9,7 @@ from typing import ClassVar, NamedTuple, Self
 
 from mavstream_protocol.expressions.typed import Expression
 from mavstream_protocol.plans.hints import Hints
-from mavstream_protocol.plans.plan import InputRef
+from mavstream_protocol.plans.plan import InputRef, Within
 from mavstream_protocol.plans.windows import RowWindow, SessionWindow, TimeWindow
 from mavstream_protocol.schema import Field, Schema
 
@@ -132,6 +132,16 @@ class TypedNode(ABC):
     @abstractmethod
     def latest_answer(self, time: int) -> int:
         """Return the latest time (us) of an answer to which rows up to a given time can contribute."""
+
+    @property
+    @abstractmethod
+    def keeps_times(self) -> bool:
+        """Whether its rows have times of rows of its inputs, and not times of their own as windows have."""
+
+    @property
+    def near(self) -> Within | None:
+        """How far in time apart the rows of a pair are, if it pairs rows that are near in time."""
+        return None
 
     # Columns
 

@@ -19,6 +19,7 @@ class _PassingNode(TypedNode):
     makes_rows = False
     order_sensitive = False
     windowed_by = None
+    keeps_times = True
 
     def latest_answer(self, time: int) -> int:
         """Rows retain their time."""

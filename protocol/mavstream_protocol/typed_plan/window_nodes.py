@@ -45,6 +45,7 @@ class _WindowedNode(TypedNode):
     makes_rows = True
     stateful = True
     needs_position = False
+    keeps_times = False
     emits_all_columns = True
     computes_on_demand = False
     passes_columns = False
@@ -138,6 +139,7 @@ class TypedSessions(TypedNode):
     stateful = True
     waits_for_time = True
     needs_position = False
+    keeps_times = False
     emits_all_columns = True
     computes_on_demand = False
     passes_columns = False

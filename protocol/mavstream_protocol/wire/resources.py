@@ -18,6 +18,7 @@ from mavstream_protocol.queries import QuerySpec
 from mavstream_protocol.streams import DerivedStreamSpec, FieldSpec, StreamSpec
 from mavstream_protocol.tokens import Role
 from mavstream_protocol.wire.delivery import CheckpointInfo, QueryDelivery
+from mavstream_protocol.wire.query_run import QueryRun
 from mavstream_protocol.wire.results import GapReason
 from mavstream_protocol.wire.seams import Seam
 
@@ -243,6 +244,8 @@ class QueryInfo(Described):
     """The last checkpoint; null if checkpoints are off, or no engine runs the query."""
     delivery: QueryDelivery
     """What holds for its answers after a crash."""
+    run: QueryRun | None = None
+    """Its run, if a runner of another backend runs it."""
     admission: AdmissionEstimate | None = None
     """The estimate at registration; only in the response to the registration."""
     reads: tuple[str, ...] = ()
@@ -285,6 +288,17 @@ class QueryChange(Described):
     Streams that are not named go on at their end."""
 
 
+class Backend(Described):
+    """Whether a plan can run on a backend."""
+
+    model_config = _CONFIG
+    name: str
+    """`server`: this service; `spark`: queries with backend `spark`, which a runner runs."""
+    supported: bool
+    reasons: tuple[str, ...] = ()
+    """What is not supported, with the node."""
+
+
 class Validation(Described):
     """The result of `POST /v1/queries/validate`."""
 
@@ -297,6 +311,8 @@ class Validation(Described):
     plan: Plan | None = None
     """The plan of a valid query that was sent as SQL."""
     errors: tuple[ProblemItem, ...] = ()
+    backends: tuple[Backend, ...] = ()
+    """The backends that a valid query can have."""
     admission: AdmissionEstimate | None = None
     """The estimate for a valid query; null if admission control is off."""
 

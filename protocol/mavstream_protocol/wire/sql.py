@@ -12,6 +12,7 @@ from mavstream_protocol.errors import Problem
 from mavstream_protocol.plans.plan import Plan
 from mavstream_protocol.sql.statements import ObjectKind
 from mavstream_protocol.streams import FieldSpec
+from mavstream_protocol.wire.resources import Backend
 from mavstream_protocol.wire.seams import NotRetained
 
 _CONFIG = ConfigDict(frozen=True)
@@ -114,17 +115,6 @@ class SharedOperators(Described):
     """Some of the queries that it would share them with."""
     total: int
     """The number of these queries."""
-
-
-class Backend(Described):
-    """Whether a plan can run on a backend."""
-
-    model_config = _CONFIG
-    name: str
-    """`server`: this service; `spark`: the plan compiler for Spark."""
-    supported: bool
-    reasons: tuple[str, ...] = ()
-    """What is not supported, with the node."""
 
 
 class Explained(Described):

@@ -5,6 +5,7 @@
 | `admin` | everything, and alone: remove streams and tables, change classes and the scheduler |
 | `client` | register streams and queries, put tables, read results |
 | `feeder` | register streams and feed them, put tables |
+| `runner` | read streams, and run queries of other backends: publish their results, report their state |
 
 Every role may read statistics and descriptions. Without tokens everything is allowed; such a server binds
 to loopback addresses only.
@@ -33,7 +34,7 @@ from mavstream_server.ingest.messages import cut_reason
 
 HEALTH = frozenset({"/livez", "/readyz"})
 """Paths that need no token."""
-ANY_ROLE = (Role.CLIENT, Role.FEEDER)
+ANY_ROLE = (Role.CLIENT, Role.FEEDER, Role.RUNNER)
 _PRINCIPAL = "mavstream.principal"
 
 

@@ -24,7 +24,7 @@ NDJSON = "application/x-ndjson"
 ARROW = "application/vnd.apache.arrow.stream"
 
 _LARGE = 16 << 10
-_NOT_JSON = re.compile(r"/v1/streams/[^/]+/(tuples|stages/[^/]+)|/v1/tables/[^/]+")
+_NOT_JSON = re.compile(r"/v1/streams/[^/]+/(tuples|stages/[^/]+)|/v1/tables/[^/]+|/v1/queries/[^/]+/results")
 _ROW: dict[str, Any] = {"type": "object"}
 TUPLE_TYPES: dict[str, Any] = {
     JSON: {

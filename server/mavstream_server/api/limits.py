@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from mavstream_server.core.errors import problem_of
 from mavstream_server.core.settings import Settings
 
 _TABLES = "/v1/tables/"
+_RESULTS = re.compile("/v1/queries/[^/]+/results")
 
 _SLOWEST_BODY = 64 << 10
 """The minimum bytes per second of a body after its first timeout; otherwise it could take forever."""
@@ -65,6 +67,7 @@ class Limits:
         self.app = app
         self.max_body_bytes = settings.max_body_bytes
         self.max_table_bytes = settings.max_table_bytes
+        self.max_batch_bytes = settings.max_batch_bytes
         self.connections = connections
         self._auth = auth
         self._body_seconds = settings.body_timeout / 1e6
@@ -105,6 +108,8 @@ class Limits:
         table = scope["method"] == "PUT" and scope["path"].startswith(_TABLES)
         too_large = self._table_too_large if table else self._too_large
         most = self.max_table_bytes if table else self.max_body_bytes
+        if scope["method"] == "POST" and _RESULTS.fullmatch(scope["path"]):
+            too_large, most = self._batch_too_large, self.max_batch_bytes
         if declared.isdigit() and int(declared) > most:
             # Before reading: the client may have gigabytes to send.
             problem = problem_of(too_large(int(declared)))
@@ -151,6 +156,12 @@ class Limits:
         )
         error.code = "table_too_large"
         return error
+
+    def _batch_too_large(self, received: int) -> BodyTooLarge:
+        return BodyTooLarge(
+            f"the batch has {received} bytes or more and this server takes {self.max_batch_bytes} "
+            f"({format_size(self.max_batch_bytes)}): publish less at once, or raise MAVSTREAM_MAX_BATCH_BYTES"
+        )
 
     async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
         detail = (

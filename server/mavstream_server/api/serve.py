@@ -25,8 +25,8 @@ from mavstream_server.api.access.tls import CannotServe, Certificate
 from mavstream_server.api.app import create_app, reload_tokens, say_goodbye
 from mavstream_server.api.logging import LogFormat, configure_logging
 from mavstream_server.api.websockets.stamping import StampedWebSocket
-from mavstream_server.core.data_directory import locked
-from mavstream_server.core.data_format import FORMAT_VERSION, open_format
+from mavstream_server.core.storage.data_directory import locked
+from mavstream_server.core.storage.data_format import FORMAT_VERSION, open_format
 from mavstream_server.supervisor.scheduler_choice import check_policy
 
 if TYPE_CHECKING:

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from mavstream_server.api.auth import Auth
     from mavstream_server.api.limits import Connections
     from mavstream_server.catalog.catalog import Catalog
-    from mavstream_server.core.damage import DamageReport
+    from mavstream_server.core.event_loop.work_queue import WorkQueue
     from mavstream_server.core.principal import Principal
     from mavstream_server.core.settings import Settings
-    from mavstream_server.core.work_queue import WorkQueue
+    from mavstream_server.core.storage.damage import DamageReport
     from mavstream_server.ingest.idempotent_appends import IdempotentAppends
     from mavstream_server.ingest.producer_upkeep import ProducerUpkeep
     from mavstream_server.ingest.staging.publishing import Publisher

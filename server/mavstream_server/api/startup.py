@@ -15,13 +15,13 @@ from mavstream_server.api.auth import Auth
 from mavstream_server.api.limits import Connections
 from mavstream_server.api.services import Services
 from mavstream_server.catalog.catalog import Catalog
-from mavstream_server.core.background import InThreads
-from mavstream_server.core.boot import forget_boot, machine_restarted, note_boot
 from mavstream_server.core.clock import SystemClock
-from mavstream_server.core.damage import DamageReport
+from mavstream_server.core.event_loop.background import InThreads
+from mavstream_server.core.event_loop.idle import idle
 from mavstream_server.core.heap import QueryHeap
-from mavstream_server.core.idle import idle
 from mavstream_server.core.settings import Settings
+from mavstream_server.core.storage.boot import forget_boot, machine_restarted, note_boot
+from mavstream_server.core.storage.damage import DamageReport
 from mavstream_server.engine.process.messages import Hello
 from mavstream_server.ingest.connected_producers import ConnectedProducers
 from mavstream_server.ingest.idempotent_appends import IdempotentAppends

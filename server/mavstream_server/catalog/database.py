@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Literal
 
 from mavstream_server.catalog.unique_names import make_names_unique
-from mavstream_server.core import failpoints
 from mavstream_server.core.errors import Refused, StorageFailed, StorageFull
+from mavstream_server.core.storage import failpoints
 
-VERSION = 6
+VERSION = 7
 _SQLITE = b"SQLite format 3\0"
 _APPLICATION = 0x4D765374  # "MvSt": distinguishes catalogs from SQLite files of other programs
 
@@ -67,6 +67,11 @@ CREATE TABLE seen_fields (
 ) WITHOUT ROWID;
 """
 
+# Specifications have a `backend` from here on, which earlier releases do not know.
+_RUNS = """
+CREATE TABLE runs (query TEXT PRIMARY KEY, last TEXT NOT NULL, before TEXT) WITHOUT ROWID;
+"""
+
 _SEAMS = """
 CREATE TABLE seams (
     query TEXT NOT NULL, revision INTEGER NOT NULL, seam TEXT NOT NULL, PRIMARY KEY (query, revision)
@@ -84,6 +89,7 @@ _MIGRATIONS: tuple[tuple[_Step | None, str], ...] = (
     (make_names_unique, _NAMES),
     (None, _REPLACEMENTS),
     (None, _SEEN_FIELDS),
+    (None, _RUNS),
     (None, _SEAMS),
 )
 

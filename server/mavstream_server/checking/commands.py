@@ -43,7 +43,7 @@ def check(
 
 
 def _upgrade(found: int) -> str:
-    from mavstream_server.core.data_format import FORMAT_VERSION
+    from mavstream_server.core.storage.data_format import FORMAT_VERSION
 
     return "" if found == FORMAT_VERSION else f"; the next start upgrades it to {FORMAT_VERSION}"
 

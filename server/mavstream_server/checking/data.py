@@ -8,10 +8,10 @@ from pathlib import Path
 from mavstream_server.catalog.catalog import Catalog
 from mavstream_server.checking.findings import Findings
 from mavstream_server.checking.logs import check_log
-from mavstream_server.core.data_directory import DataUnusable, locked
-from mavstream_server.core.data_format import FORMAT_FILE, FormatGarbled, check_format
 from mavstream_server.core.errors import ServiceError
 from mavstream_server.core.settings import Settings
+from mavstream_server.core.storage.data_directory import DataUnusable, locked
+from mavstream_server.core.storage.data_format import FORMAT_FILE, FormatGarbled, check_format
 from mavstream_server.tables.directory import TableDescription, list_versions, table_names
 from mavstream_server.tables.errors import TableFilesError
 from mavstream_server.tables.file import VersionFile

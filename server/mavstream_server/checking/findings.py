@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mavstream_server.core.damage import Damage
+from mavstream_server.core.storage.damage import Damage
 
 
 @dataclass(slots=True)

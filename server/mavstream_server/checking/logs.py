@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mavstream_server.checking.findings import Findings
-from mavstream_server.core.damage import Damage
+from mavstream_server.core.storage.damage import Damage
 from mavstream_server.log import LogError, load_description
 from mavstream_server.log.checked_files import CHECKSUM
 from mavstream_server.log.format.checks import DamagedBytes, IntactFrame, intact_header, lost_frame, walk

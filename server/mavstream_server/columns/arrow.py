@@ -138,9 +138,9 @@ def _few_texts(array: Any) -> Column:
 
 
 def _distinct(texts: list[str | None], codes: Any, valid: Mask | None, field: Field) -> Column:
-    dictionary = Dictionary()
-    moved = np.array([0 if text is None else dictionary.add(text) for text in texts], dtype=np.int32)
+    dictionary, moved = Dictionary(), np.zeros(len(texts), dtype=np.int32)
     null = np.array([text is None for text in texts], dtype=bool)
+    moved[~null] = dictionary.add_all([text for text in texts if text is not None])
     present = ~null[codes] if valid is None else valid & ~null[codes]
     if present.all():
         return Column(moved[codes], None, dictionary)

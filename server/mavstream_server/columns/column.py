@@ -76,9 +76,10 @@ class Column:
         missing = [value is None for value in values]
         valid = ~np.array(missing, dtype=bool) if any(missing) else None
         if type_ is FieldType.STRING:
-            dictionary = Dictionary()
-            codes = [0 if value is None else dictionary.add(value) for value in values]
-            return cls(np.array(codes, dtype=np.int32), valid, dictionary)
+            dictionary, codes = Dictionary(), np.zeros(len(values), dtype=np.int32)
+            texts = [value for value in values if value is not None]
+            codes[slice(None) if valid is None else valid] = dictionary.add_all(texts)
+            return cls(codes, valid, dictionary)
         filled = [0 if value is None else value for value in values]
         return cls(np.array(filled, dtype=DTYPES[type_]), valid)
 
@@ -127,5 +128,7 @@ def recode(column: Column, target: Dictionary) -> npt.NDArray[np.int32]:
     source = column.dictionary.values
     codes = column.values if column.valid is None else np.where(column.valid, column.values, -1)
     used, inverse = np.unique(codes, return_inverse=True)
-    moved = [0 if code < 0 else target.add(source[code]) for code in used.tolist()]
-    return np.array(moved, dtype=np.int32).take(inverse)
+    present = used[used >= 0]  # the first one may stand for null
+    moved = np.zeros(len(used), dtype=np.int32)
+    moved[len(used) - len(present) :] = target.add_all([source[code] for code in present.tolist()])
+    return moved.take(inverse)

@@ -22,9 +22,10 @@ class Dictionary:
 
     def __init__(self, values: Iterable[str] = ()) -> None:
         self.values: list[str] = list(values)
-        self.nbytes = sum(map(len, self.values)) + _STRING_OVERHEAD * len(self.values)
+        self.nbytes = 0
         self._codes: dict[str, int] = {}
         self._memos: dict[Hashable, npt.NDArray[np.generic]] = {}
+        self._count(0)
 
     def __len__(self) -> int:
         return len(self.values)
@@ -43,19 +44,29 @@ class Dictionary:
 
     def add(self, text: str) -> int:
         """Return the code of a text, appending it if it is new."""
-        codes = self.codes
-        code = codes.get(text)
-        if code is None:
-            code = codes[text] = len(self.values)
-            self.values.append(text)
-            self.nbytes += len(text) + _STRING_OVERHEAD
-        return code
+        return self.add_all((text,))[0]
+
+    def add_all(self, texts: Iterable[str]) -> list[int]:
+        """Return the codes of texts, appending those that are new."""
+        codes, values = self.codes, self.values
+        known, found = len(values), []
+        for text in texts:
+            code = codes.get(text)
+            if code is None:
+                code = codes[text] = len(values)
+                values.append(text)
+            found.append(code)
+        self._count(known)
+        return found
 
     def extend(self, texts: Iterable[str]) -> None:
         """Append texts that are known to be new and distinct."""
-        before = len(self.values)
+        known = len(self.values)
         self.values.extend(texts)
-        added = self.values[before:]
+        self._count(known)
+
+    def _count(self, known: int) -> None:
+        added = self.values[known:]
         self.nbytes += sum(map(len, added)) + _STRING_OVERHEAD * len(added)
 
     def objects(self) -> npt.NDArray[np.object_]:

@@ -12,6 +12,9 @@ from mavstream_server.columns.pieces import Steps, pieces
 
 _LEAST_BITS = 10
 _FEW = 128  # keys that are added one by one
+_PAGE = 1024  # slots
+_TOUCHED = 64 * _PAGE
+"""Slots of a new table whose memory is mapped in one piece."""
 _HALF = np.uint64(32)
 # Drawn anew by each process, so that nobody can choose keys that collide.
 _FACTORS = np.uint64(secrets.randbits(64) | 1), np.uint64(secrets.randbits(64) | 1)
@@ -79,6 +82,10 @@ class HashTable:
     def of(cls, keys: Ints, coming: int) -> Steps[HashTable]:
         """Return a table of these keys, whose codes are their indexes, with room for others."""
         table = cls(2 * (len(keys) + coming))
+        for start in range(0, len(table._slots), _TOUCHED):
+            # The system maps memory at the first access: keys are spread over all of it at once.
+            table._slots[start : start + _TOUCHED : _PAGE] = 0
+            yield
         for piece in pieces(len(keys)):
             table.add(keys[piece], piece.start)
             yield

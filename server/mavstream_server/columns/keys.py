@@ -13,6 +13,7 @@ from mavstream_server.columns.index import IntIndex
 from mavstream_server.columns.pieces import Steps, finished, pieces
 from mavstream_server.columns.text_moves import UNRESOLVED, MovedCodes
 
+_TEXTS_AT_ONCE = 1 << 11  # texts that are looked up in one piece: each takes about 1 us
 _CODE_BITS = 31  # of a packed pair, for any second code
 
 _NULL = 0  # the code of null in every column; values follow from 1
@@ -106,14 +107,15 @@ class _StringKeys:
             missing = values[codes == UNRESOLVED]
             distinct, first = np.unique(missing, return_index=True)
             distinct = distinct[np.argsort(first)]
-            texts, add, fresh = source.values, self._texts.add, not self._texts.values
-            for piece in pieces(len(distinct)):
+            texts, fresh = source.values, not self._texts.values
+            for piece in pieces(len(distinct), _TEXTS_AT_ONCE):
                 some = distinct[piece]
                 if fresh:  # all texts are new: no lookups needed
                     self._texts.extend([texts[code] for code in some.tolist()])
                     moved[some] = np.arange(piece.start + 1, piece.stop + 1)
                 else:
-                    moved[some] = [add(texts[code]) + 1 for code in some.tolist()]
+                    codes_of = self._texts.add_all([texts[code] for code in some.tolist()])
+                    moved[some] = np.array(codes_of) + 1
                 yield
             codes = moved.take(values)
         return codes

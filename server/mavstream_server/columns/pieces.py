@@ -47,9 +47,10 @@ def fits(size: int, times: int = 1) -> bool:
     return size <= times * AT_ONCE
 
 
-def pieces(size: int) -> Iterator[slice]:
-    """Return the pieces of a range."""
-    return (slice(start, min(start + AT_ONCE, size)) for start in range(0, size, AT_ONCE))
+def pieces(size: int, most: int | None = None) -> Iterator[slice]:
+    """Return the pieces of a range, of at most so many rows each (by default `AT_ONCE`)."""
+    most = AT_ONCE if most is None else most
+    return (slice(start, min(start + most, size)) for start in range(0, size, most))
 
 
 def portions(counts: Ints, most: int | None = None) -> Iterator[tuple[int, int]]:

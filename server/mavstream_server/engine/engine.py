@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
 from random import Random
 from typing import Any
 
@@ -23,9 +22,9 @@ from mavstream_server.engine.crash_record import CrashRecord
 from mavstream_server.engine.errors import ObjectInUse, UnknownObject
 from mavstream_server.engine.loop import Loop
 from mavstream_server.engine.memory_limit import excess
-from mavstream_server.engine.migration.migration import MIGRATION_LIMIT, MigrationRefused, Migrations
-from mavstream_server.engine.migration.quiescence import QuiescentPoints
-from mavstream_server.engine.migration.replacement import Ended, NewPlan, Replacements
+from mavstream_server.engine.migration.migration import MIGRATION_LIMIT
+from mavstream_server.engine.migration.plan_changes import PlanChanges
+from mavstream_server.engine.migration.replacement import Ended, NewPlan
 from mavstream_server.engine.migration.warm_up import WarmUp
 from mavstream_server.engine.policy_host import PolicyHost
 from mavstream_server.engine.query import RunningQuery
@@ -42,7 +41,6 @@ from mavstream_server.log.reader import LogReader
 from mavstream_server.log.result_reader import ResultReader
 from mavstream_server.operators.operator import QueryFailed
 from mavstream_server.operators.output import Sink
-from mavstream_server.planning.instantiator import operator_maker
 from mavstream_server.planning.weighting import weighted
 from mavstream_server.scheduling.policy import Policy, SourceService
 from mavstream_server.tables.stored import OpenTables
@@ -101,21 +99,12 @@ class Engine:
         self.assembly = Assembly(self.clock, self.intake, self.policy_host, tables, trains, room)
         self.sharing = QuerySharing(self, sharing, trains.full)
         self.chains = Chains(self.intake, self.clock.now, unread_results)
-        self.quiescent_points = QuiescentPoints(self.intake)
-        self.migrations = Migrations(
+        self.plan_changes = PlanChanges(
             self.clock,
-            self.quiescent_points,
-            partial(operator_maker, table=self.assembly.table),
-            self.assembly.task,
-            self.policy_host.rearrange,
-            self.sharing.add,
-        )
-        self.replacements = Replacements(
-            self.clock,
-            self.quiescent_points,
             self.intake,
             self.policy_host,
             self.assembly,
+            self.sharing,
             self._admit,
             self._replaced,
         )
@@ -125,12 +114,12 @@ class Engine:
             runner,
             self.policy_host,
             self.intake,
-            self.quiescent_points,
+            self.plan_changes.quiescent_points,
             self.sharing,
             self._stop_times,
         )
         self.changes = RunningQueryChanges(
-            self.query, self.policy_host, self.sharing, self._stop_times, self._share
+            self.query, self.policy_host, self.sharing, self._stop_times, self.plan_changes.share
         )
         self._ended = ended
 
@@ -176,7 +165,7 @@ class Engine:
     @property
     def timed(self) -> bool:
         """Whether something depends on the clock, so that `step` must be called regularly."""
-        return bool(self._stop_times or self.migrations or self.replacements)
+        return bool(self._stop_times or self.plan_changes)
 
     def set_class(self, name: str, priority: int, latency: int | None = None) -> None:
         """Set a class's priority, and the latency target (us) of its queries that have none of their own."""
@@ -259,9 +248,7 @@ class Engine:
         """Detach a query from its streams; rows that it has read are processed, its state is retained."""
         query = self.query(id_)
         query.become(QueryState.PAUSED)
-        self.migrations.drop(query, "the query was paused")
-        self.replacements.drop(query, "the query was paused")
-        self.quiescent_points.drop(query)
+        self.plan_changes.paused(query)
         self.sharing.leave(query)
         self.intake.remove(query)
         self.chains.relieve()
@@ -270,7 +257,7 @@ class Engine:
         """Resume a paused query with the next rows to arrive; windows that overlap the pause are dropped."""
         query = self.query(id_)
         query.become(QueryState.RUNNING)
-        self.replacements.drop(query, "the query was resumed")
+        self.plan_changes.resumed(query)
         query.blocked = False
         for node, task in zip(query.request.plan.sources, query.sources.values(), strict=True):
             if not task.work.ended:
@@ -296,42 +283,18 @@ class Engine:
         `version` is the plan's number in the query's metrics. The migration is given up if the new operators
         would take longer than `limit` microseconds to build up their state.
         """
-        query, plan = self.query(id_), weighted(plan)
-        self.migrations.check(query, plan)
-        if self.replacements.under_way(query):
-            raise MigrationRefused(f"the plan of query {id_!r} is being replaced; try again later")
-        self.migrations.drop(query, "another plan was asked for")
-        self.sharing.keep_apart(query)  # until the migration has completed or was given up
-        self.migrations.ask(query, plan, version, limit)
+        self.plan_changes.migrate(self.query(id_), plan, version, limit)
 
     def replace(self, id_: str, change: NewPlan, version: int, ended: Ended) -> None:
         """Replace a query's plan as soon as possible (see `replacement`); `ended` is called then.
 
         Repeating it with the same version while that is in progress has another `ended` called.
         """
-        query = self.query(id_)
-        if self.replacements.join(query, version, ended):
-            return
-        change = change._replace(plan=weighted(change.plan))
-        self.replacements.check_query(query, change.plan)
-        self.migrations.drop(query, "the plan is replaced")
-        self.replacements.drop(query, "another plan was asked for")
-        self.sharing.keep_apart(query)  # until the plan was replaced
-        try:
-            self.replacements.ask(query, change, version, ended)
-        except BaseException:
-            self._share(query)
-            raise
+        self.plan_changes.replace(self.query(id_), change, version, ended)
 
     def _replaced(self, query: RunningQuery) -> None:
         self._stop_times.watch(query)
         self.chains.relieve()
-        self._share(query)
-
-    def _share(self, query: RunningQuery) -> None:
-        """Let a query share operators again, unless its plan is about to change."""
-        if not (self.migrations.under_way(query) or self.replacements.under_way(query)):
-            self.sharing.add(query)
 
     # Policies
 
@@ -381,7 +344,7 @@ class Engine:
             self.intake.unblock(query, self.clock.now())
         if query.output.ended and query.active:
             if isinstance(query, WarmUp):
-                self.replacements.warm_up_failed(query, "the new plan has ended on earlier rows")
+                self.plan_changes.replacements.warm_up_failed(query, "the new plan has ended on earlier rows")
             else:
                 self._retire(query, QueryState.FINISHED)
 
@@ -391,15 +354,14 @@ class Engine:
         if reason is None:
             return
         limit = query.request.memory_limit
-        if not self.migrations.relieve(query, f"with new operators the query held more than {limit} bytes"):
+        if not self.plan_changes.migrations.relieve(
+            query, f"with new operators the query held more than {limit} bytes"
+        ):
             self.fail(query, "", QueryFailed(reason))
 
     def fail(self, query: RunningQuery, operator: str, error: Exception) -> None:
         """Fail a query or shared pipeline because one of its operators raised an error."""
-        if not query.active or self.migrations.failed(query, operator, error):
-            return
-        if isinstance(query, WarmUp):
-            self.replacements.warm_up_failed(query, f"the new plan failed on earlier rows: {error}")
+        if not query.active or self.plan_changes.failed(query, operator, error):
             return
         if isinstance(query, SharedPipeline):
             query.error = operator, error
@@ -414,9 +376,7 @@ class Engine:
 
     def _retire(self, query: RunningQuery, state: QueryState) -> None:
         query.become(state)
-        self.migrations.forget(query)
-        self.replacements.forget(query)
-        self.quiescent_points.drop(query)
+        self.plan_changes.forget(query)
         self.policy_host.retire(query)
         self.intake.remove(query)
         if isinstance(query, SharedPipeline):

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
-from mavstream_server.core.background import Background
 from mavstream_server.core.clock import Clock
 from mavstream_server.core.errors import SequenceGap, ServiceError, StorageFailed
+from mavstream_server.core.event_loop.background import Background
+from mavstream_server.core.event_loop.importance_queue import ImportanceQueue
 from mavstream_server.core.importance import Importance
-from mavstream_server.core.importance_queue import ImportanceQueue
 from mavstream_server.ingest.append_handle import PendingAppend
 from mavstream_server.ingest.retention import StreamRetention
 from mavstream_server.ingest.stream_writer import Settlement, StreamWriter

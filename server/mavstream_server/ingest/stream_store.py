@@ -13,9 +13,7 @@ from mavstream_protocol.wire.feed import StreamCredit
 from mavstream_protocol.wire.resources import StreamInfo
 from mavstream_protocol.wire.stream_change import StreamChange
 from mavstream_server.catalog.catalog import Catalog
-from mavstream_server.core.background import Background, Inline
 from mavstream_server.core.clock import Clock
-from mavstream_server.core.damage import Damage, DamageReport
 from mavstream_server.core.errors import (
     Conflict,
     NotFound,
@@ -25,9 +23,11 @@ from mavstream_server.core.errors import (
     listed,
     storage_problem,
 )
+from mavstream_server.core.event_loop.background import Background, Inline
 from mavstream_server.core.importance import AllEqual, Importance
 from mavstream_server.core.namespace import Namespace
 from mavstream_server.core.settings import Settings
+from mavstream_server.core.storage.damage import Damage, DamageReport
 from mavstream_server.ingest.append_handle import Accepted, AppendHandle, Repeated
 from mavstream_server.ingest.arrival_clock import ArrivalClock
 from mavstream_server.ingest.enqueuer import Enqueuer, Listener

@@ -14,7 +14,6 @@ from mavstream_protocol.streams import StreamSpec
 from mavstream_protocol.typed_plan import StreamShape
 from mavstream_server.columns.batch import END_OF_TIME
 from mavstream_server.columns.column import DTYPES
-from mavstream_server.core.damage import DamageListener, log_damage
 from mavstream_server.core.errors import (
     ServiceError,
     StorageFailed,
@@ -22,6 +21,7 @@ from mavstream_server.core.errors import (
     is_full,
     storage_problem,
 )
+from mavstream_server.core.storage.damage import DamageListener, log_damage
 from mavstream_server.ingest.append_handle import Accepted, AppendHandle, Outcome, PendingAppend, Repeated
 from mavstream_server.ingest.overload import OverloadDetector
 from mavstream_server.ingest.streams.files import open_log, segment_bytes

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from mavstream_server.core.damage import Damage
+from mavstream_server.core.storage.damage import Damage
 from mavstream_server.log.format.checks import IntactFrame, examine, intact_header
 from mavstream_server.log.format.layout import FrameKind
 from mavstream_server.log.format.segment import (

@@ -8,7 +8,7 @@ from pathlib import Path
 from zlib_ng.zlib_ng import crc32
 
 from mavstream_server.columns.batch import BEGIN_OF_TIME
-from mavstream_server.core.damage import Damage, DamageListener
+from mavstream_server.core.storage.damage import Damage, DamageListener
 from mavstream_server.log.checked_files import CHECKSUM, REPAIRED, TEXTS, DamagedFrames, checked_file
 from mavstream_server.log.errors import FrameDamaged
 from mavstream_server.log.format.checks import CHECKED_FIELDS, IntactFrame, examine, intact_header

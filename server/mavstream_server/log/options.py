@@ -17,6 +17,10 @@ class Sync(StrEnum):
     """Before each append returns."""
 
 
+_RESULT_SEGMENT_BYTES = 32 << 10, 1 << 20
+"""Smallest and largest size: retention removes whole segments, so small logs have small ones."""
+
+
 @dataclass(frozen=True, slots=True)
 class LogOptions:
     """Options of a log writer; they may differ each time that a log is opened."""
@@ -32,3 +36,9 @@ class LogOptions:
     sync: Sync = Sync.NEVER
     quota: int | None = None
     """The bytes on disk above which `over_quota` is true; the writer itself never rejects rows for it."""
+
+
+def result_log_options(max_bytes: int, sync: Sync = Sync.NEVER) -> LogOptions:
+    """Return the options of a result log of which so many bytes are retained."""
+    smallest, largest = _RESULT_SEGMENT_BYTES
+    return LogOptions(segment_bytes=min(max(max_bytes // 8, smallest), largest), sync=sync)

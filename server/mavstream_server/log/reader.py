@@ -6,7 +6,7 @@ from collections import deque
 from pathlib import Path
 from weakref import WeakValueDictionary
 
-from mavstream_server.core.damage import DamageListener, log_damage
+from mavstream_server.core.storage.damage import DamageListener, log_damage
 from mavstream_server.log.cursor import Cursor
 from mavstream_server.log.errors import LogCorruptError, LogMissingError
 from mavstream_server.log.format.description import LogDescription, load_description

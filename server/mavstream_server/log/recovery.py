@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mavstream_server.columns.column import Ints
-from mavstream_server.core.damage import Damage
+from mavstream_server.core.storage.damage import Damage
 from mavstream_server.log.checked_files import CHECKSUM
 from mavstream_server.log.format.checks import DamagedBytes, IntactFrame, intact_header, walk
 from mavstream_server.log.format.coding import SegmentCoder

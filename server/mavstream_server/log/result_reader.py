@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from mavstream_server.columns.batch import BEGIN_OF_TIME, Mark
-from mavstream_server.core.damage import DamageListener, log_damage
+from mavstream_server.core.storage.damage import DamageListener, log_damage
 from mavstream_server.log.reader import LogReader
 
 _NOTHING = Mark()

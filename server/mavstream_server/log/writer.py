@@ -11,7 +11,7 @@ from types import TracebackType
 from mavstream_protocol.schema import Field, Schema
 from mavstream_server.columns.batch import END_OF_TIME
 from mavstream_server.columns.column import Column
-from mavstream_server.core.damage import Damage
+from mavstream_server.core.storage.damage import Damage
 from mavstream_server.log.errors import (
     LogClosedError,
     LogCompleteError,
@@ -142,6 +142,11 @@ class LogWriter:
     def watermark(self) -> int:
         """The watermark after the last frame, in us."""
         return self._state.watermarks.value
+
+    @property
+    def latest_time(self) -> int:
+        """The largest time of all rows (us); BEGIN_OF_TIME without rows."""
+        return self._state.watermarks.max_time
 
     @property
     def segments(self) -> Sequence[SegmentInfo]:

@@ -44,7 +44,10 @@ class Except(WindowPairs):
             for piece in pieces(right.size):
                 absent[present[piece]] = False
                 yield None
-            kept = [np.flatnonzero(absent.take(wanted[piece])) + piece.start for piece in pieces(left.size)]
+            kept = []
+            for piece in pieces(left.size):
+                kept.append(np.flatnonzero(absent.take(wanted[piece])) + piece.start)
+                yield None
             left = yield from left.taking((yield from joined(kept)))
         if not left.size:
             return

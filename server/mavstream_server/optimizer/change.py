@@ -40,8 +40,9 @@ class Proposal:
     """A change that a rule proposes, with its reason."""
 
     rule: str
-    change: Change
-    undo: Change
+    change: Change | None
+    """None if only a user may make it; then it is noted in the journal, and nothing is changed."""
+    undo: Change | None
     what: str
     """Description of the change, for people."""
     why: str

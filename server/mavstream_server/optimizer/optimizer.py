@@ -44,6 +44,7 @@ class Optimizer:
         self._probation_end = 0.0  # when the probation ends
         self._requested: Decision | None = None  # the decision that the last change belongs to
         self._barred: dict[str, float] = {}  # end of the bar, by rule and change
+        self._proposed: set[str] = set()  # what users were proposed since targets were last all met
         self._calm_since: float | None = None
         self._cooldowns: dict[str, Cooldown] = {}  # by rule
 
@@ -69,7 +70,10 @@ class Optimizer:
             self._calm_since = None
             return self._act(situation)
         self._calm_since = now if self._calm_since is None else self._calm_since
-        return self._relax(situation) if now >= self._calm_since + self.pace.calm else None
+        if now < self._calm_since + self.pace.calm:
+            return None
+        self._proposed.clear()
+        return self._relax(situation)
 
     def failed(self, reason: str, now: float) -> None:
         """Record that the last requested change could not be made."""
@@ -109,7 +113,9 @@ class Optimizer:
     def _act(self, situation: Situation) -> Change | None:
         for rule in self._enabled():
             for proposal in rule.propose(situation):
-                if self._barred.get(_key(proposal), situation.now) <= situation.now:
+                if proposal.change is None:
+                    self._note(proposal, situation)
+                elif self._barred.get(_key(proposal), situation.now) <= situation.now:
                     before = situation.monitor.distress_from(proposal.priority)
                     self._trial = self._requested = self.journal.add(situation.now, proposal, before)
                     self._trial.growth = situation.monitor.growth_from(proposal.priority)
@@ -117,6 +123,14 @@ class Optimizer:
                     self._cooldown(rule).needed_again(situation.now, self.pace.bar)
                     return proposal.change
         return None
+
+    def _note(self, proposal: Proposal, situation: Situation) -> None:
+        """Note what only a user may do, once while targets are missed."""
+        if proposal.what not in self._proposed:
+            self._proposed.add(proposal.what)
+            before = situation.monitor.distress_from(proposal.priority)
+            decision = self.journal.add(situation.now, proposal, before)
+            self.journal.end(decision, Outcome.PROPOSED, situation.now, None, "it is for you to decide")
 
     def _relax(self, situation: Situation) -> Change | None:
         for rule in self._enabled():

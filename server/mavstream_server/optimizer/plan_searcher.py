@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from mavstream_protocol.errors import MavstreamError
+from mavstream_server.core.event_loop.side_process import SideProcess, SideProcessDied
 from mavstream_server.core.metrics import QueryMetrics
-from mavstream_server.core.side_process import SideProcess, SideProcessDied
 from mavstream_server.optimizer.running_plans import SearchedQuery
 from mavstream_server.planning.rewriting.choice import PlanChoice, choose
 from mavstream_server.planning.rewriting.costing.metrics import PlanMetrics

@@ -44,6 +44,8 @@ class Registered(NamedTuple):
     id: str
     class_name: str
     qos: QosSpec
+    could_move: Callable[[], bool] = lambda: False
+    """Whether it could run with backend `spark` and keep its targets there."""
 
 
 class Queries(Protocol):
@@ -178,7 +180,7 @@ class OptimizerService:
         self.monitor.observe(
             (
                 Observed(id_, class_, priorities.get(class_, 1), qos, metrics.get(id_))
-                for id_, class_, qos in due
+                for id_, class_, qos, _ in due
             ),
             now,
         )
@@ -189,7 +191,7 @@ class OptimizerService:
             try:
                 await self.enactor.resend(metrics)
                 if self.settings.enabled:
-                    await self._act(now, priorities)
+                    await self._act(now, priorities, watched)
             except EngineUnavailable:
                 self.optimizer.interrupted(now)
 
@@ -210,7 +212,9 @@ class OptimizerService:
         except (EngineUnavailable, EngineRefused):
             return {}
 
-    async def _act(self, now: float, priorities: Mapping[str, int]) -> None:
+    async def _act(
+        self, now: float, priorities: Mapping[str, int], watched: Mapping[str, Registered]
+    ) -> None:
         missed = self.monitor.distress > 0
         situation = Situation(
             now=now,
@@ -221,6 +225,7 @@ class OptimizerService:
             weights=self.enactor.weights,
             # Counting iterates over all queries, so it is done only when an action may follow.
             class_sizes=self._queries.class_sizes() if missed else {},
+            could_move=lambda id_: id_ in watched and watched[id_].could_move(),
             **self._plans(missed),
         )
         change = self.optimizer.decide(situation)

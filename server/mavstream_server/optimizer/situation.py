@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from mavstream_protocol.scheduling import SchedulerSettings
@@ -30,3 +30,5 @@ class Situation:
     """Cheapest alternate plan by query id, where one is known."""
     migrating: frozenset[str] = frozenset()
     """Ids of queries with a migration under way, whose effect shows later."""
+    could_move: Callable[[str], bool] = lambda _: False
+    """Whether a query, given by its id, could run with backend `spark` and keep its targets there."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from mavstream_protocol.admission import AdmissionEstimate, AdmissionPolicy, Outlook
 from mavstream_protocol.errors import ProblemItem
+from mavstream_protocol.queries import QueryBackend
 from mavstream_server.core.errors import NotAdmitted
 from mavstream_server.optimizer.admission.cost_history import CostHistory
 from mavstream_server.optimizer.admission.estimate import Candidate, estimate
@@ -70,7 +71,12 @@ class AdmissionControl:
         stages = self._watch.results.stages(applicant.streams)
         priority = self._priorities.get(name, 1)
         candidate = Candidate(name, priority, applicant.qos, applicant.demand, silent, stages)
-        return estimate(candidate, self._occupancy(), self._targets, self._policy())
+        found = estimate(candidate, self._occupancy(), self._targets, self._policy())
+        if found.admitted or not applicant.fits_spark:
+            return found
+        warning = "it would be admitted with backend 'spark', which a Spark cluster runs"
+        update = {"other_backend": QueryBackend.SPARK.value, "warnings": (*found.warnings, warning)}
+        return found.model_copy(update=update)
 
     def _evaluate_load(self, class_name: str) -> None:
         """Evaluate the latest observation, once."""
@@ -122,9 +128,10 @@ def _refusal(applicant: Applicant, found: AdmissionEstimate) -> NotAdmitted:
     numbers = f"{found.cost_us_per_s:.0f} us of the engine's time per second"
     if used.before is not None and used.after is not None:
         numbers += f", which would be used to {used.after:.0%} instead of {used.before:.0%}"
+    elsewhere = "" if found.other_backend is None else f"run it with backend '{found.other_backend}', "
     return NotAdmitted(
         f"query '{applicant.name}' is not admitted: {'; '.join(item.detail for item in items)}. It is "
         f"expected to need {numbers}. Give it looser targets, a narrower plan or a less important class, "
-        "stop other queries, or let the server only warn (admission 'warn')",
+        f"stop other queries, {elsewhere}or let the server only warn (admission 'warn')",
         errors=items,
     )

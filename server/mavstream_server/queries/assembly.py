@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from mavstream_protocol.admission import AdmissionPolicy
 from mavstream_server.catalog.catalog import Catalog
-from mavstream_server.core.background import Background
 from mavstream_server.core.clock import Clock
-from mavstream_server.core.damage import DamageReport
+from mavstream_server.core.event_loop.background import Background
+from mavstream_server.core.event_loop.work_queue import WorkQueue
 from mavstream_server.core.namespace import Namespace
 from mavstream_server.core.settings import Settings
-from mavstream_server.core.work_queue import WorkQueue
+from mavstream_server.core.storage.damage import DamageReport
 from mavstream_server.ingest.flusher import CreditListener, Timers
 from mavstream_server.ingest.stream_store import StreamStore
 from mavstream_server.queries.data_files import DataFiles

@@ -6,10 +6,13 @@ import asyncio
 import secrets
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
+from typing import NamedTuple
 
+from mavstream_protocol.queries import QueryBackend
 from mavstream_protocol.schema import Schema
 from mavstream_protocol.typed_plan import StreamShape, TypedPlan
 from mavstream_protocol.wire.resources import ActualState, DesiredState
+from mavstream_protocol.wire.runs import RunReport
 from mavstream_protocol.wire.seams import NotRetained, Seam
 from mavstream_server.catalog.catalog import QueryRecord
 from mavstream_server.core.errors import Conflict
@@ -28,6 +31,13 @@ DESIRED_MOVES: MappingProxyType[DesiredState, frozenset[DesiredState]] = Mapping
         DesiredState.STOPPED: frozenset(),
     }
 )
+
+
+class Heard(NamedTuple):
+    """A report of a runner, and when it was received (us since 1970)."""
+
+    report: RunReport
+    at_us: int
 
 
 class Query:
@@ -73,6 +83,8 @@ class Query:
         """Its results to come, while its plan is being replaced."""
         self.seams: dict[int, Seam] = {}
         """Where its plan was replaced, by revision."""
+        self.heard: Heard | None = None
+        """The last report of the runner that runs it, if another backend does."""
         self.lock = asyncio.Lock()
         self._known_schema = schema
 
@@ -134,9 +146,16 @@ class Query:
             return self.final
         if self.scheduled:
             return ActualState.SCHEDULED
+        if self.outside and self.heard is not None:
+            return ActualState.PAUSED if self.heard.report.paused else ActualState.RUNNING
         if not self.placed:
             return ActualState.STARTING
         return ActualState.PAUSED if self.paused else ActualState.RUNNING
+
+    @property
+    def outside(self) -> bool:
+        """Whether a runner of another backend runs the query, and not the engine."""
+        return self.record.spec.backend is not QueryBackend.EMBEDDED
 
     @property
     def streams(self) -> frozenset[str]:

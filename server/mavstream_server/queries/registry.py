@@ -5,7 +5,9 @@ from __future__ import annotations
 from bisect import bisect_right, insort
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
+from functools import partial
 
+from mavstream_protocol.queries import QueryBackend
 from mavstream_protocol.typed_plan import StreamShape
 from mavstream_protocol.wire.resources import ActualState
 from mavstream_server.core.errors import NotFound
@@ -14,6 +16,7 @@ from mavstream_server.optimizer.monitor import is_watched
 from mavstream_server.optimizer.service import Registered
 from mavstream_server.optimizer.target_index import IndexedTarget
 from mavstream_server.queries.importance import ClassImportance
+from mavstream_server.queries.planning.validation import could_move
 from mavstream_server.queries.query import Query
 
 
@@ -74,8 +77,8 @@ class QueryRegistry:
         if query.plan is not None:
             self.results[query.name] = query.plan.results(query.id, derived=query.record.spec.derive)
         qos = query.record.spec.qos
-        if query.final is None and not query.scheduled and is_watched(qos):
-            self._watched[query.id] = Registered(query.id, query.class_name, qos)
+        if query.final is None and not (query.scheduled or query.outside) and is_watched(qos):
+            self._watched[query.id] = Registered(query.id, query.class_name, qos, partial(_could_move, query))
         else:
             self._watched.pop(query.id, None)
 
@@ -125,12 +128,13 @@ class QueryRegistry:
         state: ActualState | None = None,
         *,
         placed: bool = False,
+        backend: QueryBackend | None = None,
     ) -> list[Query]:
         """Return up to `limit` queries after an id, ordered by id; `placed` selects those in the engine."""
         found: list[Query] = []
         for index in range(0 if after is None else bisect_right(self._order, after), len(self._order)):
             query = self._queries[self._order[index]]
-            if placed and not query.placed:
+            if (placed and not query.placed) or backend not in (None, query.record.spec.backend):
                 continue
             if class_ in (None, query.class_name) and state in (None, query.state):
                 found.append(query)
@@ -153,7 +157,9 @@ class QueryRegistry:
     def unplaced(self, priorities: Mapping[str, int]) -> list[Query]:
         """Return the queries that are to run and are in no engine, by descending priority of their class."""
         waiting = [
-            query for query in self if query.final is None and not query.placed and not query.scheduled
+            query
+            for query in self
+            if query.final is None and not (query.placed or query.scheduled or query.outside)
         ]
         waiting.sort(key=lambda query: (-priorities.get(query.class_name, 0), query.record.created_us))
         return waiting
@@ -167,3 +173,7 @@ class QueryRegistry:
     def joining(self, table: str) -> list[Query]:
         """Return the queries that join a stored table and have not ended."""
         return [query for query in self if table in query.tables]
+
+
+def _could_move(query: Query) -> bool:
+    return query.plan is not None and could_move(query.record.spec, query.plan)

@@ -49,6 +49,7 @@ from mavstream_server.queries.owner_quotas import OwnerQuotas
 from mavstream_server.queries.planning.planner import QueryPlanner, Verdict
 from mavstream_server.queries.query import Query
 from mavstream_server.queries.registry import QueryRegistry
+from mavstream_server.queries.runs.service import QueryRuns
 from mavstream_server.queries.stream_readers import StreamReaders
 from mavstream_server.queries.trials import Trials
 from mavstream_server.queries.views.delivery import Durability
@@ -107,12 +108,23 @@ class QueryService:
             schemas,
             catalog.seen_fields,
         )
-        self.views = QueryViews(
-            registry, self.metrics, results, readers, shapes, schemas, self._entries.typed_plan, durability
-        )
         checkpoints = CheckpointStore(settings.checkpoints_directory)
         self._finisher = QueryFinisher(
             catalog, registry, readers, self.start_times, self.metrics, results, checkpoints
+        )
+        self.runs = QueryRuns(
+            settings, catalog, readers, streams, results, self._finisher, self.priorities, now_us
+        )
+        self.views = QueryViews(
+            registry,
+            self.metrics,
+            results,
+            readers,
+            shapes,
+            schemas,
+            self._entries.typed_plan,
+            durability,
+            self.runs.view,
         )
         replacements = ReplacementRecords(catalog, registry, readers, checkpoints, self.planner.type_plan)
         self.placement = Placement(
@@ -130,7 +142,7 @@ class QueryService:
         self._restarts: set[asyncio.Task[None]] = set()
         self._crashes = QueryCrashes(registry, self._finisher)
         self._beginning = QueryBeginning(
-            registry, readers, streams, results, self.start_times, self.placement
+            registry, readers, streams, results, self.start_times, self.placement, self.runs
         )
         self._resuming = QueryResuming(
             catalog,
@@ -197,11 +209,14 @@ class QueryService:
             # Those of an earlier run do not know what has happened since.
             shutil.rmtree(self._settings.checkpoints_directory, ignore_errors=True)
         self.placement.hold_checkpoints(query for query in self.registry if query.final is None)
+        for query in [query for query in self.registry if query.outside]:
+            self.runs.resume(query)
         self._place_all()
 
     async def stop(self) -> None:
         """Stop starting queries; running ones end with the engine and are started again with the next one."""
         self.start_times.stop()
+        self.runs.close()
         await self.placement.stop()
         await self.planner.stop()
 
@@ -333,6 +348,7 @@ class QueryService:
             await self.placement.detach_results(query)
             self.start_times.forget(query)
             self._catalog.remove_query(id_)
+            self.runs.forget(id_)
             self.registry.remove(id_)
             self._crashes.forget(id_)
             self.metrics.forget(id_)

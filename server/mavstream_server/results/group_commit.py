@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
-from mavstream_server.core.background import Background
+from mavstream_server.core.event_loop.background import Background
 from mavstream_server.log.syncing import sync_log
 
 _log = logging.getLogger(__name__)

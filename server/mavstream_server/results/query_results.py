@@ -11,9 +11,9 @@ from typing import Protocol
 from mavstream_protocol.schema import Schema
 from mavstream_protocol.wire.resources import ActualState
 from mavstream_protocol.wire.seams import NotRetained
-from mavstream_server.core.background import Background
-from mavstream_server.core.damage import DamageListener, log_damage
 from mavstream_server.core.errors import ServiceError
+from mavstream_server.core.event_loop.background import Background
+from mavstream_server.core.storage.damage import DamageListener, log_damage
 from mavstream_server.log import Cursor, LogMissingError, LogReader
 from mavstream_server.results.encoding import (
     CHUNK_ROWS,

@@ -14,11 +14,11 @@ import pyarrow as pa
 
 from mavstream_protocol.schema import Schema
 from mavstream_protocol.tuples import encode_rows, encode_stream
-from mavstream_server.core.background import Background
-from mavstream_server.core.damage import DamageReport
 from mavstream_server.core.errors import TooMany
+from mavstream_server.core.event_loop.background import Background
+from mavstream_server.core.event_loop.work_queue import WorkQueue, in_turn
 from mavstream_server.core.importance import AllEqual, Importance
-from mavstream_server.core.work_queue import WorkQueue, in_turn
+from mavstream_server.core.storage.damage import DamageReport
 from mavstream_server.log import GapCause, GapError
 from mavstream_server.results.query_results import (
     AnsweringQuery,

@@ -16,9 +16,9 @@ from mavstream_protocol.instants import FIRST_INSTANT, LAST_INSTANT, format_inst
 from mavstream_protocol.schema import Schema
 from mavstream_server.columns.batch import BEGIN_OF_TIME, END_OF_TIME
 from mavstream_server.core.clock import Clock
-from mavstream_server.core.damage import DamageReport
 from mavstream_server.core.errors import ServiceError
-from mavstream_server.core.work_queue import WorkQueue, in_turn
+from mavstream_server.core.event_loop.work_queue import WorkQueue, in_turn
+from mavstream_server.core.storage.damage import DamageReport
 from mavstream_server.log import Cursor, GapCause, GapError, LogEnd, LogReader
 from mavstream_server.results.encoding import CHUNK_ROWS, ResultFormat, fitting_rows, plain_batch
 from mavstream_server.results.row_metadata import gather_rows, with_metadata

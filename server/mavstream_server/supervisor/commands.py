@@ -95,7 +95,10 @@ class EngineCommands(ABC):
         await self.call(ShedRows(id_, share))
 
     async def target_metrics(self, ids: Iterable[str]) -> dict[str, TargetMetrics]:
-        """Return the metrics that QoS targets are checked against; queries that do not run are omitted."""
+        """Return the metrics that QoS targets are checked against, of queries that run.
+
+        Those that still compute stored results again after a recovery are omitted, too.
+        """
         wanted, found = tuple(ids), dict[str, TargetMetrics]()
         for start in range(0, len(wanted), _TARGETS_PAGE):
             page = await self.call(GetTargetMetrics(wanted[start : start + _TARGETS_PAGE]))

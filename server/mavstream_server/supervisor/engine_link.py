@@ -12,9 +12,9 @@ from typing import Protocol
 from mavstream_protocol.classes import QueryClass
 from mavstream_protocol.scheduling import SchedulerSettings
 from mavstream_protocol.schema import Schema
-from mavstream_server.core.damage import DamageReport
 from mavstream_server.core.errors import storage_problem
 from mavstream_server.core.machine import memory_kills
+from mavstream_server.core.storage.damage import DamageReport
 from mavstream_server.engine.process.doorbell import Doorbell
 from mavstream_server.engine.process.events import (
     DamageFound,

@@ -14,7 +14,7 @@ import orjson
 from zlib_ng.zlib_ng import crc32
 
 from mavstream_server.columns.column import Array
-from mavstream_server.core import failpoints
+from mavstream_server.core.storage import failpoints
 from mavstream_server.tables.errors import TableFilesError
 
 _PREFIX = struct.Struct("<8sII")  # magic, version of the format, bytes of the header

@@ -17,12 +17,12 @@ from mavstream_protocol.schema import Schema
 from mavstream_protocol.streams import field_specs
 from mavstream_protocol.wire.resources import TableDetail, TableInfo, TableVersion
 from mavstream_server.columns.column import Column
-from mavstream_server.core import failpoints
 from mavstream_server.core.clock import Clock
-from mavstream_server.core.damage import Damage, DamageReport
 from mavstream_server.core.errors import Conflict, NotFound, TooMany, WrongVersion, listed, storage_problem
 from mavstream_server.core.namespace import Namespace
 from mavstream_server.core.settings import Settings
+from mavstream_server.core.storage import failpoints
+from mavstream_server.core.storage.damage import Damage, DamageReport
 from mavstream_server.tables.directory import (
     Changes,
     TableDescription,

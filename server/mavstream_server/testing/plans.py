@@ -63,6 +63,7 @@ def run_plan(
     engine: Engine | None = None,
     id_: str = "q",
     saved: bytes | None = None,
+    sink: MemorySink | None = None,
     **request: Any,
 ) -> PlanRun:
     """Check and start a plan, by default from the first row; the returned query has not run yet."""
@@ -77,7 +78,7 @@ def run_plan(
         engine = Engine(clock or ManualClock(), policy, policy_options, train=train, tables=stored)
         for stream in streams:
             engine.attach(stream.name, stream.reader)
-    sink = MemorySink()
+    sink = sink or MemorySink()
     made = QueryRequest(id_, typed, options=options or RunOptions(), earliest=earliest, **request)
     query = engine.start(made, sink, saved)
     return PlanRun(engine, query, sink, typed.schema)

@@ -32,7 +32,17 @@ from mavstream_spark.plans.expressions import with_columns
 from mavstream_spark.plans.order import nodes_in_order
 from mavstream_spark.plans.table_data import TableData
 from mavstream_spark.plans.tables import kept_once, looked_up, numbered, place, table_frame
-from mavstream_spark.plans.windows import END, NUMBER, POSITION, START, TIME, bounds, in_sessions, windowed
+from mavstream_spark.plans.windows import (
+    END,
+    NEW,
+    NUMBER,
+    POSITION,
+    START,
+    TIME,
+    bounds,
+    in_sessions,
+    windowed,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -47,13 +57,19 @@ def compile_plan(
 
     Each stream is a frame with its fields, `#time` and `#position`; raises UnsupportedPlan.
     """
-    made = _Compilation(plan, streams, tables or {})
+    made = Compilation(plan, streams, tables or {})
     answer = made.frame(plan.root)
     return answer.selectExpr(*_quoted(plan.schema))
 
 
-class _Compilation:
-    """The frames of one plan."""
+class Compilation:
+    """The frames of one plan.
+
+    A subclass may carry further hidden columns, and decide which windows are answered.
+    """
+
+    carried: tuple[str, ...] = ()
+    """Hidden columns of streams that rows keep, besides `#time` and `#position`."""
 
     def __init__(
         self, plan: TypedPlan, streams: Mapping[str, DataFrame], tables: Mapping[str, TableData]
@@ -72,8 +88,25 @@ class _Compilation:
             self._frames[reference] = FRAMES[type(node)](self, node, *output)
         return self._frames[reference]
 
+    def made(self, node: TypedNode, new: str) -> list[str]:
+        """Return SQL of the carried columns of rows that a node makes; `new` is true for answers to come."""
+        return []
+
+    def admitted(self, node: TypedNode, frame: DataFrame) -> DataFrame:
+        """Return the rows in windows that are answered, each once per window."""
+        return frame
+
+    def in_time(self, node: TypedNode, frame: DataFrame) -> DataFrame:
+        """Return the rows that can be in pairs of rows near in time."""
+        return frame
+
+    def closing(self, node: TypedNode, end: str) -> str:
+        """Return SQL that is true for windows whose answers are to come; `end` is SQL of their end."""
+        return "TRUE"
+
     def _hidden(self, node: TypedNode) -> list[str]:
-        return [TIME, POSITION] if node.name in self._ordered else [TIME]
+        position = [POSITION] if node.name in self._ordered else []
+        return [TIME, *position, *self.carried]
 
     def _source(self, node: TypedSource) -> DataFrame:
         if node.query is not None:
@@ -123,7 +156,7 @@ class _Compilation:
     def _union(self, node: TypedUnion) -> DataFrame:
         parts = []
         for number, reference in enumerate(node.inputs):
-            hidden = [f"`{TIME}`"]
+            hidden = _ticked([TIME, *self.carried])
             if node.name in self._ordered:
                 place = (
                     f"concat(array(`{TIME}`, {number}L), `{POSITION}`)" if node.ordered else f"`{POSITION}`"
@@ -142,12 +175,14 @@ class _Compilation:
             for call in expression.calls:
                 calls.setdefault(call, f"#call{len(calls)}")
         arguments = {f"{name}.x": call.argument for call, name in calls.items() if call.argument is not None}
-        kept = [name for name in frame.columns if name in node.by or name in (TIME, POSITION)]
+        hidden = (TIME, POSITION, *self.carried)
+        kept = [name for name in frame.columns if name in node.by or name in hidden]
         frame = with_columns(frame, arguments, kept)
         if isinstance(node.window, SessionWindow):
             frame = in_sessions(frame, node.window, node.by)
         else:
             frame = windowed(frame, node.window, self._count(node))
+        frame = self.admitted(node, frame)
         made = [
             f"{aggregated(call, None if call.argument is None else f'`{name}.x`')} AS `{name}`"
             for call, name in calls.items()
@@ -156,6 +191,7 @@ class _Compilation:
         made.append(f"{f'first(`{END}`) - 1' if by_time else f'max(`{TIME}`)'} AS `{TIME}`")
         if node.name in self._ordered:
             made.append(f"concat(array(first(`{NUMBER}`)), min(`{POSITION}`)) AS `{POSITION}`")
+        made += self.made(node, self.closing(node, f"first(`{END}`)"))
         groups = [NUMBER, START, END, *node.by]
         frame = frame.groupBy(*_ticked(groups)).agg(*_expressions(made))
         frame = frame.selectExpr("*", *bounds(node.window))
@@ -173,8 +209,7 @@ class _Compilation:
         return min(self.frame(reference).count() for reference in node.inputs)
 
     def _except(self, node: TypedExcept) -> DataFrame:
-        rows = self._count(node)
-        left, right = (windowed(self.frame(each), node.window, rows) for each in node.inputs)
+        left, right = self._in_windows(node, node.window)
         names = [name for name in node.schema.names if name not in ("window_start", "window_end")]
         compared = right.selectExpr(
             f"`{NUMBER}` AS `r.{NUMBER}`", *(f"`{name}` AS `r.{name}`" for name in names)
@@ -192,6 +227,7 @@ class _Compilation:
         hidden = [f"{time} AS `{TIME}`"]
         if node.name in self._ordered:
             hidden.append(f"concat(array(`{NUMBER}`), `{POSITION}`) AS `{POSITION}`")
+        hidden += self.made(node, self.closing(node, f"`{END}`"))
         return found.selectExpr(*(f"`{name}`" for name in names), *bounds(node.window), *hidden)
 
     def _join(self, node: TypedJoin) -> DataFrame:
@@ -205,6 +241,7 @@ class _Compilation:
             order = ", ".join([f"greatest(`l.{TIME}`, `r.{TIME}`)", *number])
             place = f"concat(array({order}), `l.{POSITION}`, `r.{POSITION}`)"
             hidden.append(f"{place} AS `{POSITION}`")
+        hidden += self.made(node, self._new_pairs(node))
         pairs = pairs.selectExpr("*", *hidden)
         if node.where is not None:
             pairs = self._filtered(pairs, node.where)
@@ -229,22 +266,34 @@ class _Compilation:
         else:
             pairs = self._filtered(looked_up(left, right, node.on, outer=False), node.where)
         hidden = [f"`l.{TIME}` AS `{TIME}`"]
+        hidden += [f"`l.{name}` AS `{name}`" for name in self.carried]
         if node.name in self._ordered:
             hidden.append(f"{place(POSITION)} AS `{POSITION}`")
         pairs = pairs.selectExpr("*", *hidden)
         return with_columns(pairs, dict(node.compute), self._hidden(node))
 
     def _same_window(self, node: TypedJoin, window: TimeWindow | RowWindow) -> DataFrame:
-        rows = self._count(node)
-        left, right = (windowed(self.frame(each), window, rows) for each in node.inputs)
+        left, right = self._in_windows(node, window)
         return _paired(left, right, [*node.on, (NUMBER, NUMBER)], [])
+
+    def _in_windows(
+        self, node: TypedExcept | TypedJoin, window: TimeWindow | RowWindow
+    ) -> tuple[DataFrame, DataFrame]:
+        rows = self._count(node)
+        left, right = (self.admitted(node, windowed(self.frame(each), window, rows)) for each in node.inputs)
+        return left, right
+
+    def _new_pairs(self, node: TypedJoin) -> str:
+        if node.window is not None:
+            return self.closing(node, f"`l.{END}`")
+        return " OR ".join(f"`{side}.{NEW}`" for side in "lr")
 
     def _near(self, node: TypedJoin) -> DataFrame:
         """Pairs near in time: by buckets as long as the reach, or all pairs of a key would be tried."""
         assert node.within is not None
         before, after = node.within.before, node.within.after
         width = max(before + after, 1)
-        left, right = (self.frame(each) for each in node.inputs)
+        left, right = (self.in_time(node, self.frame(each)) for each in node.inputs)
         reach = (
             f"sequence({_bucket(f'`{TIME}` - {before}L', width)}, {_bucket(f'`{TIME}` + {after}L', width)})"
         )
@@ -255,16 +304,16 @@ class _Compilation:
 
 
 FRAMES: Mapping[type[TypedNode], Callable[..., DataFrame]] = {
-    TypedSource: _Compilation._source,
-    TypedSelect: _Compilation._select,
-    TypedProject: _Compilation._project,
-    TypedSplit: _Compilation._split,
-    TypedUnion: _Compilation._union,
-    TypedAggregate: _Compilation._aggregate,
-    TypedSessions: _Compilation._aggregate,
-    TypedExcept: _Compilation._except,
-    TypedJoin: _Compilation._join,
-    TypedTableJoin: _Compilation._table_join,
+    TypedSource: Compilation._source,
+    TypedSelect: Compilation._select,
+    TypedProject: Compilation._project,
+    TypedSplit: Compilation._split,
+    TypedUnion: Compilation._union,
+    TypedAggregate: Compilation._aggregate,
+    TypedSessions: Compilation._aggregate,
+    TypedExcept: Compilation._except,
+    TypedJoin: Compilation._join,
+    TypedTableJoin: Compilation._table_join,
 }
 """What makes the frame of each node; for a split, of one of its outputs."""
 

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 TIME, POSITION = "#time", "#position"
 """Hidden columns: microseconds since 1970, and an array of integers that sorts like the stream."""
+NEW, WATERMARK = "#new", "#watermark"
+"""Hidden columns in micro-batches: whether the row was not answered before, and the watermark ahead of it."""
 NUMBER, START, END = "#window", "#start", "#end"
 """Hidden columns of windowed rows: number and bounds of the window."""
 

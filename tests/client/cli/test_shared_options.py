@@ -54,9 +54,7 @@ def test_a_token_file_may_be_named_behind_the_sub_command(url: str, tmp_path: Pa
     assert "cannot read" in done.stderr.replace("\n", " ")
 
 
-@pytest.mark.parametrize(
-    "words", [("-o", "json", "simulate", "prb_expensive"), ("simulate", "prb_expensive", "-o", "json")]
-)
+@pytest.mark.parametrize("words", [("-o", "json", "simulate", "5G"), ("simulate", "5G", "-o", "json")])
 def test_sub_commands_with_a_flag_for_json_understand_the_option(words: tuple[str, ...]) -> None:
     done = command(*words, "--seconds", "1")
     assert done.returncode == 0, done.stderr

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from mavstream_server.core import failpoints
-from mavstream_server.core.failpoints import FailAction
+from mavstream_server.core.storage import failpoints
+from mavstream_server.core.storage.failpoints import FailAction
 from mavstream_server.engine.checkpoints import file
 from mavstream_server.engine.checkpoints.file import CheckpointHeader, CheckpointUnusable
 from mavstream_server.engine.checkpoints.store import CheckpointStore

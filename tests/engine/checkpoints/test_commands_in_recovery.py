@@ -15,6 +15,7 @@ from mavstream_protocol.schema import Field, FieldType, Schema
 from mavstream_protocol.typed_plan import StreamShape
 from mavstream_server.columns.column import Column
 from mavstream_server.core.clock import OffsetClock
+from mavstream_server.core.metrics import TargetMetricsReply
 from mavstream_server.engine.checkpoints.store import CheckpointStore
 from mavstream_server.engine.process.commands import HostedEngine
 from mavstream_server.engine.process.messages import (
@@ -22,6 +23,7 @@ from mavstream_server.engine.process.messages import (
     Done,
     Failed,
     ForgetQuery,
+    GetTargetMetrics,
     Hello,
     PauseQuery,
     Reply,
@@ -156,6 +158,16 @@ def test_rows_that_were_answered_before_are_not_shed(replaying: Crashing) -> Non
     assert answers[:150] == list(range(150))
     shed = query.network.sources[0].counters["shed"]
     assert 0 < shed == 1150 - len(answers) == 1150 - len(set(answers))
+
+
+def test_targets_are_not_judged_while_results_are_repeated(replaying: Crashing) -> None:
+    (before,) = replaying.obey(GetTargetMetrics(("q",)))
+    assert before == Done(TargetMetricsReply({}))
+    replaying.run()
+    (after,) = replaying.obey(GetTargetMetrics(("q",)))
+    assert isinstance(after, Done)
+    assert isinstance(after.value, TargetMetricsReply)
+    assert list(after.value.queries) == ["q"]
 
 
 def test_commands_are_executed_in_the_order_in_which_they_were_given(replaying: Crashing) -> None:

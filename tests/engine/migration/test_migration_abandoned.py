@@ -132,8 +132,8 @@ def test_a_query_that_is_stopped_while_migrating_leaves_nothing(readings: Script
     run = warming(readings)
     run.engine.stop("q")
     assert run.query.memory.resident == 0
-    assert not run.engine.migrations
-    assert not run.engine.quiescent_points.wanted
+    assert not run.engine.plan_changes.migrations
+    assert not run.engine.plan_changes.quiescent_points.wanted
 
 
 @pytest.mark.parametrize("limit", [5 * SECOND, 20 * SECOND])

@@ -45,12 +45,12 @@ def test_a_query_that_is_fed_all_the_time_reaches_a_quiescent_point(
         assert is_quiescent(run.query)
         seen.append((run.query.rows_in, run.sink.offset))
 
-    engine.quiescent_points.ask([run.query], note)
+    engine.plan_changes.quiescent_points.ask([run.query], note)
     answers = run.rows()
     ((read, answered),) = seen
     assert read == answered < 200
     assert [x for (x,) in answers] == list(range(200))
-    assert not engine.quiescent_points.wanted
+    assert not engine.plan_changes.quiescent_points.wanted
 
 
 def test_other_queries_continue_meanwhile_and_several_can_be_quiescent_together(
@@ -61,7 +61,7 @@ def test_other_queries_continue_meanwhile_and_several_can_be_quiescent_together(
     runs = [run_plan(NODES, "t", [readings], engine=engine, id_=f"q{number}") for number in range(3)]
     fed(readings, runs[0], 100, 7)
     seen: list[list[int]] = []
-    engine.quiescent_points.ask(
+    engine.plan_changes.quiescent_points.ask(
         [run.query for run in runs[:2]], lambda: seen.append([run.query.rows_in for run in runs])
     )
     for room in (task.room for run in runs[:2] for task in run.query.sources.values()):
@@ -81,7 +81,7 @@ def test_the_action_is_dropped_for_a_query_that_pauses_or_ends(
     run, other = (run_plan(NODES, "t", [readings], engine=engine, id_=id_) for id_ in ("q", "other"))
     fed(readings, run, 100, 5)
     done: list[str] = []
-    engine.quiescent_points.ask([run.query, other.query], lambda: done.append("both"))
+    engine.plan_changes.quiescent_points.ask([run.query, other.query], lambda: done.append("both"))
     getattr(engine, ending)("q")
     assert len(other.rows()) == 100
     assert done == []

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 from tests.conftest import MakeStream
+from tests.support.engine.seam_sink import SeamSink
 from tests.support.plans.equivalent_plans import counting, readings_of, rows, typed
 from tests.support.plans.rewriting_steps import IN, Nodes, select
 from tests.support.scale import scaled
@@ -17,7 +18,6 @@ from tests.support.scale import scaled
 from mavstream_protocol.queries import OnError
 from mavstream_server.engine.errors import UnknownObject
 from mavstream_server.engine.migration.replacement import NewPlan, Replaced
-from mavstream_server.engine.query import RunningQuery
 from mavstream_server.engine.states import IllegalMove, QueryState
 from mavstream_server.log import LogOptions
 from mavstream_server.testing import ManualClock, ScriptedStream, run_plan
@@ -177,28 +177,17 @@ def replaced(
     run: PlanRun, new: Nodes, streams: list[ScriptedStream], **changes: Any
 ) -> tuple[Replaced, dict[str, int]]:
     """Replace the plan and run on until that is done; returns the positions at the seam, too."""
-    seam: dict[str, int] = {}
     found: list[Replaced | str] = []
-    rearrange = run.engine.policy_host.rearrange
-
-    def rearranged(query: RunningQuery, change: Callable[[], None]) -> None:
-        seam.update(positions_of(run, streams))
-        rearrange(query, change)
-
-    run.engine.replacements._policy_host.rearrange = rearranged  # type: ignore[method-assign]
+    sink = run.sink
+    assert isinstance(sink, SeamSink)
+    sink.watch(run)
     version = run.query.migrations.version + 1
     run.engine.replace("q", NewPlan(typed(new, "out", *streams), **changes), version, found.append)
     while not found:
         run.engine.step()
     assert isinstance(found[0], Replaced), found
-    return found[0], seam
-
-
-def positions_of(run: PlanRun, streams: list[ScriptedStream]) -> dict[str, int]:
-    """Return where a query's sources are; of other streams, all rows that are there."""
-    nodes = run.query.request.plan.sources
-    found = {node.stream: run.query.sources[node.name].work.cursor.position for node in nodes}
-    return {stream.name: found.get(stream.name, stream.reader.end) for stream in streams}
+    # The old plan has not read the streams that the new one adds.
+    return found[0], {stream.name: stream.reader.end for stream in streams} | sink.seam
 
 
 def started(
@@ -208,7 +197,7 @@ def started(
     random = Random(f"{case} {seed}")
     data = {name: generated(random, 300) for name in ("readings", "other")}
     streams = streams_of(tmp_path / "all", data, random, dict.fromkeys(data, 300))
-    run = run_plan(PAIRS[case][0], "out", streams, train=random.randrange(1, 20))
+    run = run_plan(PAIRS[case][0], "out", streams, train=random.randrange(1, 20), sink=SeamSink())
     for _ in range(random.randrange(60)):
         run.engine.step()
     return random, data, streams, run
@@ -247,7 +236,7 @@ def test_a_paused_query_goes_on_with_the_new_plan_as_if_that_had_been_paused(
     (old, new), random = PAIRS[case], Random(f"{case} {seed} paused")
     data = {name: generated(random, 400) for name in ("readings", "other")}
     streams = streams_of(tmp_path / "all", data, random, dict.fromkeys(data, 200))
-    run = run_plan(old, "out", streams, train=random.randrange(1, 20))
+    run = run_plan(old, "out", streams, train=random.randrange(1, 20), sink=SeamSink())
     for _ in range(random.randrange(60)):
         run.engine.step()
     run.engine.pause("q")
@@ -282,7 +271,7 @@ def test_operators_that_are_the_same_keep_their_state(tmp_path: Path, seed: int)
     new = {**KEPT, "out": select("a", "total % 2 = 0")}
     data = {"readings": generated(random, 300)}
     streams = streams_of(tmp_path / "all", data, random)
-    run = run_plan(old, "out", streams, train=random.randrange(1, 20))
+    run = run_plan(old, "out", streams, train=random.randrange(1, 20), sink=SeamSink())
     for _ in range(random.randrange(12)):
         run.engine.step()
     held = run.query.network.operators["a"]
@@ -298,7 +287,7 @@ def test_operators_that_are_the_same_keep_their_state(tmp_path: Path, seed: int)
 
 def test_windows_with_rows_that_are_not_retained_are_not_answered(stream: MakeStream) -> None:
     readings = stream("readings", FIELDS, event_time="ts", options=LogOptions(segment_bytes=4096))
-    run = run_plan({**IN, "out": select("in", "x >= 0")}, "out", [readings])
+    run = run_plan({**IN, "out": select("in", "x >= 0")}, "out", [readings], sink=SeamSink())
     for n in range(195):
         readings.rows(*rows(n, 1))
     assert len(run.rows()) == 195
@@ -338,7 +327,7 @@ def test_a_warm_up_that_fails_leaves_the_query_as_it_is(stream: MakeStream) -> N
 def test_other_options_come_with_a_plan(stream: MakeStream) -> None:
     readings = readings_of(stream)
     plan = {**IN, "out": {"op": "project", "input": "in", "compute": {"x": "sqrt(x - 31)"}}}
-    run = run_plan(plan, "out", [readings])
+    run = run_plan(plan, "out", [readings], sink=SeamSink())
     readings.rows(*rows(0, 31))
     assert run.rows()[30] == (None,)
     assert len(run.rows()) == 31

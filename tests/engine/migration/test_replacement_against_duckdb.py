@@ -8,6 +8,7 @@ from random import Random
 import duckdb
 import pytest
 from tests.conftest import MakeStream
+from tests.support.engine.seam_sink import SeamSink
 from tests.support.plans.equivalent_plans import counting, readings_of, rows, typed
 from tests.support.plans.rewriting_steps import IN, Nodes, select
 from tests.support.scale import scaled
@@ -59,20 +60,14 @@ CASES: dict[str, tuple[Nodes, str]] = {
 def test_both_sides_of_the_seam_are_answered_as_duckdb_does(stream: MakeStream, case: str, seed: int) -> None:
     random, (new, sql) = Random(seed), CASES[case]
     readings, other = readings_of(stream), stream("other", FIELDS, event_time="ts")
-    run = run_plan({**IN, "out": OLD}, "out", [readings, other], train=random.randrange(1, 9))
+    sink = SeamSink()
+    run = run_plan({**IN, "out": OLD}, "out", [readings, other], train=random.randrange(1, 9), sink=sink)
     for each in (readings, other):
         each.rows(*rows(0, 60))
     for _ in range(random.randrange(40)):
         run.engine.step()
-    seam: list[int] = []
     change, found = NewPlan(typed(new, "out", readings, other)), list[Replaced | str]()
-    hand_over = run.query.output.change
-
-    def changed(schema: object) -> None:
-        seam.append(run.query.sources["in"].work.cursor.position)
-        hand_over(change.plan.schema)
-
-    run.query.output.change = changed  # type: ignore[method-assign]
+    sink.watch(run)
     run.engine.replace("q", change, 1, found.append)
     while not found:
         run.engine.step()
@@ -85,7 +80,8 @@ def test_both_sides_of_the_seam_are_answered_as_duckdb_does(stream: MakeStream, 
     for name in ("readings", "other"):
         database.execute(f"CREATE TABLE {name} (ts BIGINT, home INT, x INT)")
         database.executemany(f"INSERT INTO {name} VALUES (?, ?, ?)", rows(0, 120))
-    before = f"SELECT * FROM readings WHERE x % 2 = 0 AND ts < {seam[0]} * 1000000"
-    after = sql.format(seam=seam[0], end=60)
+    seam = sink.seam["readings"]
+    before = f"SELECT * FROM readings WHERE x % 2 = 0 AND ts < {seam} * 1000000"
+    after = sql.format(seam=seam, end=60)
     assert Counter(answers[: outcome.offset]) == Counter(database.execute(before).fetchall())
     assert Counter(answers[outcome.offset :]) == Counter(database.execute(after).fetchall())

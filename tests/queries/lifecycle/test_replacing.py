@@ -17,7 +17,7 @@ from mavstream_protocol.tuples import decode_rows
 from mavstream_protocol.wire.resources import DesiredState, QueryChange
 from mavstream_protocol.wire.stream_change import StreamChange
 from mavstream_server.core.errors import Conflict, NotFound, Refused, StorageFull, WrongVersion
-from mavstream_server.core.failpoints import ONCE_VARIABLE, VARIABLE
+from mavstream_server.core.storage.failpoints import ONCE_VARIABLE, VARIABLE
 from mavstream_server.queries.planning.validation import InvalidQuery
 from mavstream_server.supervisor.engine_link import EngineRefused, EngineUnavailable
 

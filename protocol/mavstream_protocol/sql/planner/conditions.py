@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mavstream_protocol.errors import InvalidSql
-from mavstream_protocol.expressions.syntax import Tree
+from mavstream_protocol.expressions.syntax_tree import Tree
 from mavstream_protocol.sql.cursor import Snippet
 from mavstream_protocol.sql.planner.relations import Names, Relation
 from mavstream_protocol.sql.source import SqlSource

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from mavstream_protocol.errors import InvalidSql
 from mavstream_protocol.expressions.functions import AGGREGATE_ALIASES, AGGREGATES
-from mavstream_protocol.expressions.syntax import Tree
+from mavstream_protocol.expressions.syntax_tree import Tree
 from mavstream_protocol.plans.windows import AggregateWindow
 from mavstream_protocol.sql.cursor import Snippet
 from mavstream_protocol.sql.planner.builder import PlanBuilder, Span

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from mavstream_protocol.errors import InvalidSql
-from mavstream_protocol.expressions.syntax import Tree
+from mavstream_protocol.expressions.syntax_tree import Tree
 from mavstream_protocol.expressions.tokens import KEYWORDS
 from mavstream_protocol.names import closest
 from mavstream_protocol.plans.windows import AggregateWindow

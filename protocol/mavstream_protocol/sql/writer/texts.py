@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping
 
 from mavstream_protocol.expressions.intervals import format_interval
-from mavstream_protocol.expressions.syntax import Tree, parse_syntax
+from mavstream_protocol.expressions.syntax import parse_syntax
+from mavstream_protocol.expressions.syntax_tree import Tree
 from mavstream_protocol.expressions.tokens import KEYWORDS, tokenize
 from mavstream_protocol.instants import format_instant
 from mavstream_protocol.plans.hints import Hints

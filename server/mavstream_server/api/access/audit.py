@@ -23,8 +23,8 @@ _FILES = 5
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})
 REFUSED = frozenset({401, 403, 421, 429})
 """Statuses that are recorded of reads, too."""
-_ROWS = re.compile(r"/v1/streams/[^/]+/(tuples|batches|stages/[^/]+)")
-"""Paths at which rows are sent and read."""
+_ROWS = re.compile(r"/v1/streams/[^/]+/(tuples|batches|stages/[^/]+)|/v1/queries/[^/]+/(results|run)")
+"""Paths at which rows are sent and read, and at which runners report."""
 _LONGEST_PATH = 500
 OBJECT = "mavstream.object"
 """Key of a request's scope: the path of its object by id, where the request may name it otherwise."""

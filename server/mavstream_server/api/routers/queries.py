@@ -9,7 +9,7 @@ from fastapi.responses import PlainTextResponse
 from pydantic import WrapValidator
 
 from mavstream_protocol.plans.plan import Plan
-from mavstream_protocol.queries import QuerySpec, SqlQuerySpec
+from mavstream_protocol.queries import QueryBackend, QuerySpec, SqlQuerySpec
 from mavstream_protocol.wire.plans import QueryPlan, QuerySql
 from mavstream_protocol.wire.qos import QosReport
 from mavstream_protocol.wire.resources import (
@@ -125,9 +125,10 @@ async def list_queries(
     page: PageQuery,
     class_: Annotated[str | None, Query(alias="class", description="Only queries of this class")] = None,
     state: Annotated[ActualState | None, Query(description="Only queries in this state")] = None,
+    backend: Annotated[QueryBackend | None, Query(description="Only queries of this backend")] = None,
 ) -> Page[QueryInfo]:
     """List the queries, ordered by id, ended ones included."""
-    return await parts.queries.views.page(page.after, page.limit, class_, state)
+    return await parts.queries.views.page(page.after, page.limit, class_, state, backend)
 
 
 @router.get("/{id}", dependencies=_READ, responses=documented(404))

@@ -22,7 +22,7 @@ from mavstream_server.results.stream_rows import DEFAULT_ROWS, MOST_ROWS, RowPag
 
 router = APIRouter(prefix="/v1/streams", tags=["streams"])
 
-Reader = Annotated[Principal, Depends(require(Role.CLIENT))]
+Reader = Annotated[Principal, Depends(require(Role.CLIENT, Role.RUNNER))]
 
 WithMetadata = Annotated[
     bool,

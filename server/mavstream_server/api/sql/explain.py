@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from mavstream_protocol.backends import refused_by_spark
 from mavstream_protocol.plans.plan import Plan
 from mavstream_protocol.streams import field_specs
-from mavstream_protocol.wire.sql import Backend, Explained
+from mavstream_protocol.wire.sql import Explained
 from mavstream_server.api.services import Services
+from mavstream_server.queries.planning.validation import backends_of
 from mavstream_server.queries.views.plan_tree import plan_tree
 from mavstream_server.queries.views.sharing_preview import shared_operators
 
@@ -15,7 +15,6 @@ async def explain(plan: Plan, parts: Services) -> Explained:
     """Explain a plan over the server's streams and tables; raises InvalidQuery, TooMany, NotReady."""
     found = await parts.queries.planner.explain(plan)
     estimate = None if found.applicant is None else parts.queries.admission.estimate(found.applicant)
-    refused = refused_by_spark(found.plan)
     return Explained(
         kind="explained",
         tree=plan_tree(plan, found.assessment),
@@ -24,8 +23,5 @@ async def explain(plan: Plan, parts: Services) -> Explained:
         fields=field_specs(found.plan.schema),
         admission=estimate,
         shared=await shared_operators(found.spec, found.plan, parts.queries.registry, parts.settings.sharing),
-        backends=(
-            Backend(name="server", supported=True),
-            Backend(name="spark", supported=not refused, reasons=refused),
-        ),
+        backends=backends_of(found.plan),
     )

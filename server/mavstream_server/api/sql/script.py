@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from starlette.requests import Request
 
 from mavstream_protocol.errors import InvalidSql, MavstreamError
-from mavstream_protocol.expressions.syntax import shortened
+from mavstream_protocol.expressions.syntax_tree import shortened
 from mavstream_protocol.wire.sql import FailedStatement, SqlAnswer, SqlProblem, SqlResult
 from mavstream_server.api.services import Services
 from mavstream_server.api.sql.errors import in_words_of_sql

@@ -16,8 +16,8 @@ from mavstream_server.api.auth import admitted
 from mavstream_server.api.services import Services, services_of
 from mavstream_server.api.websockets.stamping import notify_arrivals, received_at
 from mavstream_server.core.errors import ServiceError
+from mavstream_server.core.event_loop.work_queue import in_turn
 from mavstream_server.core.principal import Principal
-from mavstream_server.core.work_queue import in_turn
 from mavstream_server.ingest.producer_session import ProducerSession
 
 router = APIRouter()

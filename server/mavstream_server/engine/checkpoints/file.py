@@ -15,7 +15,7 @@ import orjson
 from zlib_ng.zlib_ng import crc32
 
 from mavstream_protocol.errors import MavstreamError
-from mavstream_server.core import failpoints
+from mavstream_server.core.storage import failpoints
 
 VERSION = 1
 _MAGIC = b"MvCp"

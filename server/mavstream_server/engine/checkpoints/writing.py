@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import orjson
 
-from mavstream_server.core import failpoints
+from mavstream_server.core.storage import failpoints
 from mavstream_server.engine.checkpoints.cut import Cut
 
 _PR_SET_PDEATHSIG = 1

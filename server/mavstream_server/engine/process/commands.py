@@ -10,8 +10,8 @@ from functools import partial
 
 from mavstream_protocol.errors import MavstreamError
 from mavstream_server.core.clock import Clock
-from mavstream_server.core.damage import DamageListener, log_damage
 from mavstream_server.core.metrics import QueryMetrics, TargetMetricsReply
+from mavstream_server.core.storage.damage import DamageListener, log_damage
 from mavstream_server.engine.checkpoints.catching_up import Diverged
 from mavstream_server.engine.checkpoints.checkpointer import Checkpointer
 from mavstream_server.engine.checkpoints.recoveries import Recoveries
@@ -192,9 +192,9 @@ class HostedEngine:
                 return {query.id: self._query_metrics(query) for query in known}
             case GetTargetMetrics(ids):
                 known = [engine.queries[id_] for id_ in ids if id_ in engine.queries]
-                epochs = self._epochs
+                running = [one for one in known if one.active and self.checkpointer.caught_up(one.id)]
                 return TargetMetricsReply(
-                    {one.id: target_metrics(one, epochs[one.id]) for one in known if one.active}
+                    {one.id: target_metrics(one, self._epochs[one.id]) for one in running}
                 )
             case GetClassMetrics():
                 return class_metrics(engine)

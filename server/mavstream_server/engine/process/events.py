@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mavstream_server.core.damage import Damage
+from mavstream_server.core.storage.damage import Damage
 
 
 @dataclass(frozen=True, slots=True)

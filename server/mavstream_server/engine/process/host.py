@@ -19,11 +19,11 @@ from functools import partial
 from importlib import import_module
 
 from mavstream_protocol.errors import MavstreamError
-from mavstream_server.core import failpoints
 from mavstream_server.core.clock import OffsetClock
-from mavstream_server.core.damage import Damage
-from mavstream_server.core.data_directory import PRIVATE
 from mavstream_server.core.heap import QueryHeap, freeze_heap
+from mavstream_server.core.storage import failpoints
+from mavstream_server.core.storage.damage import Damage
+from mavstream_server.core.storage.data_directory import PRIVATE
 from mavstream_server.engine.crash_record import CrashRecord
 from mavstream_server.engine.process.allocator import keep_freed_memory
 from mavstream_server.engine.process.channel import EVENT, EngineEnd, MalformedMessage, Packet

@@ -39,7 +39,7 @@ class PlanReplacer:
 
     def check(self, now: int) -> None:
         """Give up what takes too long; `now` is monotonic. Cheap to call often."""
-        self._engine.replacements.check(now)
+        self._engine.plan_changes.replacements.check(now)
 
     def _ended(self, command: ReplacePlan, reply: Replier, outcome: Replaced | str) -> None:
         """Record a replacement before the query goes on, and reply when that is on disk."""

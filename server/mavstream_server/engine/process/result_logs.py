@@ -7,20 +7,18 @@ from collections.abc import Callable
 from pathlib import Path
 
 from mavstream_protocol.schema import Schema
-from mavstream_server.core.damage import DamageListener, log_damage
+from mavstream_server.core.storage.damage import DamageListener, log_damage
 from mavstream_server.engine.process.messages import StartQuery
 from mavstream_server.engine.sinks import ResultLogSink
 from mavstream_server.log.errors import LogMissingError
 from mavstream_server.log.format.description import LogDescription, load_description
-from mavstream_server.log.options import LogOptions
+from mavstream_server.log.options import result_log_options
 from mavstream_server.log.result_reader import ResultReader
 from mavstream_server.log.retention import Retention
 from mavstream_server.log.writer import LogWriter
 
 _log = logging.getLogger(__name__)
 
-_SEGMENT_BYTES = 32 << 10, 1 << 20
-"""Smallest and largest size of a segment: retention removes whole ones, so small logs have small ones."""
 _TRIM_EVERY = 1_000_000_000  # ns between two trims of the logs that have grown
 _CACHE_BYTES = 4 << 20
 """Cache of decoded frames of each log that queries read."""
@@ -39,8 +37,7 @@ class ResultLogs:
     ) -> None:
         self._folder = folder
         self._on_damage = on_damage
-        smallest, largest = _SEGMENT_BYTES
-        self._options = LogOptions(segment_bytes=min(max(max_bytes // 8, smallest), largest))
+        self._options = result_log_options(max_bytes)
         self._retention = Retention(max_age_ns=max_age_ns, max_bytes=max_bytes)
         self._writers: dict[str, LogWriter] = {}
         self._due: set[str] = set()

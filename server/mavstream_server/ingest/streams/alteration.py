@@ -8,8 +8,8 @@ from mavstream_protocol.schema import Field
 from mavstream_protocol.typed_plan import StreamShape
 from mavstream_protocol.wire.stream_change import StreamChange
 from mavstream_server.catalog.catalog import Catalog
-from mavstream_server.core.background import Background
 from mavstream_server.core.errors import Conflict, storage_problem
+from mavstream_server.core.event_loop.background import Background
 from mavstream_server.ingest.flusher import Flusher
 from mavstream_server.ingest.stream_writer import StreamWriter
 from mavstream_server.ingest.streams.changes import changed_spec, changes_between, with_fields

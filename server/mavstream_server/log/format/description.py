@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from mavstream_protocol.schema import Field, FieldType, Schema
-from mavstream_server.core import failpoints
+from mavstream_server.core.storage import failpoints
 from mavstream_server.log.errors import LogCorruptError, LogMismatchError, LogMissingError
 from mavstream_server.log.format.segment import sync_directory
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from zlib_ng.zlib_ng import crc32
 
-from mavstream_server.core import failpoints
+from mavstream_server.core.storage import failpoints
 from mavstream_server.log.errors import LogCorruptError
 
 SEGMENT_MAGIC = int.from_bytes(b"MvStrLog", "little")

@@ -8,6 +8,7 @@ from mavstream_server.queries.lifecycle.placement import Placement
 from mavstream_server.queries.lifecycle.start_times import StartTimes
 from mavstream_server.queries.query import Query
 from mavstream_server.queries.registry import QueryRegistry
+from mavstream_server.queries.runs.service import QueryRuns
 from mavstream_server.queries.stream_readers import StreamReaders
 from mavstream_server.results.service import ResultService
 
@@ -23,6 +24,7 @@ class QueryBeginning:
         results: ResultService,
         start_times: StartTimes,
         placement: Placement,
+        runs: QueryRuns,
     ) -> None:
         self._registry = registry
         self._readers = readers
@@ -30,9 +32,13 @@ class QueryBeginning:
         self._results = results
         self._start_times = start_times
         self._placement = placement
+        self._runs = runs
 
     async def begin(self, query: Query) -> None:
         """Start a query that is not scheduled."""
+        if query.outside:
+            self._runs.begin(query, query.record.spec.from_)
+            return
         self._hold(query)
         await self._placement.place(query)
 
@@ -47,12 +53,19 @@ class QueryBeginning:
             self._start_times.add(query)
             return
         self._unschedule(query)
+        if query.outside:
+            self._runs.begin(query, query.record.spec.from_)
+            return
         self._hold(query)
         self._placement.place_soon(query)
 
     def begin_due(self, query: Query) -> None:
         """Start a query whose start time has passed, with the rows that arrived since."""
         self._unschedule(query)
+        if query.outside:
+            # From its start time on, whatever is stored of the time before.
+            self._runs.begin(query, ReadFrom.NOW)
+            return
         self._readers.keep(query, self._ends(query))
         self._placement.place_soon(query)
 

@@ -134,7 +134,8 @@ class Placement:
     async def place(self, query: Query) -> None:
         """Start a query in the engine, unless it runs or has ended; without an engine it stays queued."""
         async with query.lock:
-            if query.placed or query.scheduled or query.final is not None or not self._link.ready:
+            waits = query.scheduled or query.outside or not self._link.ready
+            if query.placed or waits or query.final is not None:
                 return
             if query.plan is None:
                 self._finisher.finish(
@@ -330,7 +331,8 @@ class Placement:
     async def forget(self, query: Query) -> None:
         """Remove a query from the engine, whatever its state; the caller holds its lock."""
         try:
-            await self._link.forget_query(query.id)
+            if not query.outside:
+                await self._link.forget_query(query.id)
         except EngineUnavailable:
             if self._link.ready:
                 raise  # it may still write its results

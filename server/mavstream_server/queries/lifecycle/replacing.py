@@ -100,6 +100,7 @@ class QueryReplacement:
 
     async def replace(self, query: Query, planned: Planned, version: int | None) -> AdmissionEstimate | None:
         """Change a query to another specification, all of it or nothing; returns the admission estimate."""
+        _check_backend(query, planned.spec)
         if query.scheduled:
             async with query.lock:
                 if query.scheduled:  # it may have begun, or been removed, while this waited for the lock
@@ -206,6 +207,17 @@ def _named(spec: QuerySpec, name: str) -> QuerySpec:
     return specs.changed(spec, {"name": name})
 
 
+def _check_backend(query: Query, spec: QuerySpec) -> None:
+    """Raise Conflict if a specification has another backend than a query."""
+    backend = query.record.spec.backend
+    if spec.backend is not backend:
+        raise Conflict(
+            f"query '{query.id}' has backend '{backend.value}', and the specification "
+            f"'{spec.backend.value}': register it under another name",
+            code="not_replaceable",
+        )
+
+
 def _after_start(query: Query, spec: QuerySpec) -> QuerySpec:
     """Return a specification with what was decided when a query began; raises Conflict if that differs."""
     before = query.record.spec
@@ -238,6 +250,12 @@ def _options(before: QuerySpec, spec: QuerySpec) -> QueryChange:
 
 
 def _check_state(query: Query) -> None:
+    if query.final is None and query.outside:
+        raise Conflict(
+            f"query '{query.id}' has backend '{query.record.spec.backend.value}', where plans are not "
+            "replaced: put the new one under another name",
+            code="not_replaceable",
+        )
     if query.record.spec.mode is Mode.ONE_TIME:
         raise Conflict(
             f"query '{query.id}' is a one-time query, which answers one window: put it under another "

@@ -88,6 +88,12 @@ class QueryResuming:
 
 
 def _check(query: Query, change: QueryChange) -> None:
+    if query.outside:
+        raise Conflict(
+            f"query '{query.id}' has backend '{query.record.spec.backend.value}', which does not skip rows: "
+            "register another query",
+            code="wrong_state",
+        )
     if change.state is not DesiredState.RUNNING or change.model_fields_set - {"state", "skip_to"}:
         detail = 'skip_to goes with {"state": "running"} and nothing else: make other changes before or after'
         raise InvalidQuery([ProblemItem(pointer="skip_to", code="invalid_combination", detail=detail)])

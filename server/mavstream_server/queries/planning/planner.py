@@ -19,7 +19,7 @@ from mavstream_protocol.typed_plan import StreamShape, TypedPlan
 from mavstream_protocol.wire.resources import Validation
 from mavstream_server.catalog.seen_fields import Seen
 from mavstream_server.core.errors import NotReady, Refused, TooMany
-from mavstream_server.core.side_process import SideProcess, SideProcessDied
+from mavstream_server.core.event_loop.side_process import SideProcess, SideProcessDied
 from mavstream_server.queries.admission_control import AdmissionControl
 from mavstream_server.queries.planning import validation, work
 from mavstream_server.queries.planning.json_body import InvalidJson, JsonBody

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from enum import Enum
 from typing import Any
 
 from pydantic import ValidationError
 
+from mavstream_protocol.backends import SHORTEST_LATENCY, refused_by_runner
 from mavstream_protocol.errors import InvalidObject, InvalidPlan, ProblemItem
 from mavstream_protocol.plans.budget import check_bytes
 from mavstream_protocol.plans.graph import unknown
 from mavstream_protocol.plans.inference import check_one_time, infer
 from mavstream_protocol.plans.plan import Plan
 from mavstream_protocol.quantities import format_size
-from mavstream_protocol.queries import Mode, QuerySpec, SqlQuerySpec
+from mavstream_protocol.queries import Mode, OnError, QueryBackend, QuerySpec, SqlQuerySpec
 from mavstream_protocol.schema import Schema
 from mavstream_protocol.sql import Catalog, parse_select
 from mavstream_protocol.streams import field_specs
 from mavstream_protocol.typed_plan import StreamShape, TypedPlan
 from mavstream_protocol.utility import infer_utility
-from mavstream_protocol.wire.resources import Validation
+from mavstream_protocol.wire.resources import Backend, Validation
 
 _MAX_ITEMS = 100
 _DUMMY_PLAN = Plan.parse({"root": "in", "nodes": {"in": {"op": "source", "stream": "none"}}})
@@ -30,6 +32,13 @@ Shapes = Mapping[str, StreamShape]
 Tables = Mapping[str, Schema]
 _NO_TABLES: Tables = {}
 _NO_CATALOG = Catalog()
+_NOT_ON_SPARK: Mapping[str, object] = {
+    "mode": Mode.CONTINUOUS,
+    "stop_at": None,
+    "on_error": OnError.NULL,
+    "derive": False,
+}
+"""Options that other backends do not have, with the values that they all have."""
 
 
 class InvalidQuery(InvalidObject):
@@ -133,9 +142,35 @@ def check(
         infer_utility(spec.qos, typed)
     except InvalidObject as error:
         items += error.items
+    else:
+        items += check_backend(spec, typed)
     if typed is None or items:
         raise InvalidQuery(items)
     return typed
+
+
+def check_backend(spec: QuerySpec, plan: TypedPlan) -> Iterator[ProblemItem]:
+    """Yield what the backend of a query does not support."""
+    if spec.backend is QueryBackend.EMBEDDED:
+        return
+    code, advice = "not_on_spark", "change it, or leave 'backend' out"
+    for name, default in _NOT_ON_SPARK.items():
+        if (value := getattr(spec, name)) != default:
+            detail = f"'{name}' cannot be {_shown(_plain(value))} with backend 'spark': {advice}"
+            yield ProblemItem(pointer=name, code=code, detail=detail)
+    for reason in refused_by_runner(plan):
+        node = reason.partition(":")[0]
+        yield ProblemItem(
+            pointer=f"plan/nodes/{node}", code=code, detail=f"backend 'spark': {reason}; {advice}"
+        )
+
+
+def could_move(spec: QuerySpec, plan: TypedPlan) -> bool:
+    """Return whether a query of this server could run with backend `spark` and keep its latency target."""
+    latency = spec.qos.latency
+    if spec.backend is not QueryBackend.EMBEDDED or (latency and latency.at_most < SHORTEST_LATENCY):
+        return False
+    return not any(check_backend(spec.model_copy(update={"backend": QueryBackend.SPARK}), plan))
 
 
 def plan_query(
@@ -167,7 +202,18 @@ def described(plan: TypedPlan) -> Validation:
     fields = {id(node.schema): node.schema for node in plan.nodes.values()}
     specs = {key: field_specs(schema) for key, schema in fields.items()}
     schemas = {name: specs[id(node.schema)] for name, node in plan.nodes.items()}
-    return Validation.model_construct(valid=True, schemas=schemas, paths=plan.paths(), errors=())
+    return Validation.model_construct(
+        valid=True, schemas=schemas, paths=plan.paths(), errors=(), backends=backends_of(plan)
+    )
+
+
+def backends_of(plan: TypedPlan) -> tuple[Backend, ...]:
+    """Return the backends, each with what it refuses in a plan."""
+    refused = refused_by_runner(plan)
+    return (
+        Backend(name="server", supported=True),
+        Backend(name="spark", supported=not refused, reasons=refused),
+    )
 
 
 def fingerprint(data: object) -> str:
@@ -213,6 +259,10 @@ def _item(error: Any) -> ProblemItem:
 def _keys() -> list[str]:
     fields = {**QuerySpec.model_fields, **SqlQuerySpec.model_fields}
     return [field.alias or name for name, field in fields.items()]
+
+
+def _plain(value: object) -> object:
+    return value.value if isinstance(value, Enum) else value
 
 
 def _shown(value: object) -> str:

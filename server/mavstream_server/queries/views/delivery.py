@@ -33,12 +33,21 @@ class Durability(NamedTuple):
         """Return what the settings say."""
         return cls(settings.checkpoint_interval is not None, settings.delivery == "sync")
 
-    def delivery(self, state: ActualState, metrics: QueryMetrics | None) -> QueryDelivery:
-        """Return the delivery guarantee in force for a query with these metrics, None if not known."""
+    def delivery(
+        self, state: ActualState, metrics: QueryMetrics | None, *, outside: bool = False
+    ) -> QueryDelivery:
+        """Return the delivery guarantee in force for a query with these metrics, None if not known.
+
+        `outside` is whether a runner of another backend runs it.
+        """
         guarantee, detail = self._guarantee(state, metrics)
+        if outside and state not in _NOT_RUNNING:
+            guarantee = DeliveryGuarantee.EXACTLY_ONCE
+            detail = "after a crash its runner goes on behind the last batch that was published"
         synced: tuple[Synced, ...] = ()
         if self.sync:
-            synced = (Synced.ROWS, Synced.RESULTS, *((Synced.CHECKPOINTS,) if self.checkpoints else ()))
+            state_too = self.checkpoints or outside
+            synced = (Synced.ROWS, Synced.RESULTS, *((Synced.CHECKPOINTS,) if state_too else ()))
         return QueryDelivery(guarantee=guarantee, detail=detail, survives_power_loss=synced)
 
     def _guarantee(

@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol
 
 from mavstream_protocol.instants import format_instant
 from mavstream_protocol.streams import field_specs
+from mavstream_protocol.wire.query_run import QueryRun
 from mavstream_protocol.wire.resources import LatencySummary, OperatorInfo, QueryInfo
 from mavstream_server.core.metrics import (
     ClassMetrics,
@@ -101,6 +102,7 @@ def describe(
     durability: Durability,
     read_by: Iterable[Query] = (),
     held_by: str | None = None,
+    run: QueryRun | None = None,
 ) -> QueryInfo:
     """Return a query in its API form; without metrics, `results` is its number of results."""
     record = query.record
@@ -126,7 +128,8 @@ def describe(
         missed=_total(counters, "missed"),
         counters=counters,
         checkpoint=None if checkpoint is None else checkpoint_info(checkpoint, time.time_ns() // 1000),
-        delivery=durability.delivery(query.state, current),
+        delivery=durability.delivery(query.state, current, outside=query.outside),
+        run=run,
         reads=tuple(sorted(query.upstream.values())),
         read_by=tuple(one.id for one in read_by),
         held_by=held_by,

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 
+from mavstream_protocol.queries import QueryBackend
 from mavstream_protocol.schema import Schema
 from mavstream_protocol.streams import DerivedStreamSpec, field_specs
 from mavstream_protocol.typed_plan import StreamShape, TypedPlan
 from mavstream_protocol.wire.plans import GlobalPlan, QueryPlan
+from mavstream_protocol.wire.query_run import QueryRun
 from mavstream_protocol.wire.resources import ActualState, Page, QueryInfo, StreamInfo
 from mavstream_server.catalog.catalog import QueryRecord
 from mavstream_server.core.metrics import QueryMetrics
@@ -35,10 +37,12 @@ class QueryViews:
         tables: Mapping[str, Schema],
         typed: Callable[[QueryRecord], Awaitable[TypedPlan | None]],
         durability: Durability,
+        run_of: Callable[[Query], QueryRun | None],
     ) -> None:
         """`shapes` and `tables` are what plans can read.
 
-        `typed` returns the plan of an ended query, if it still matches what it reads.
+        `typed` returns the plan of an ended query, if it still matches what it reads; `run_of` returns the
+        run of a query of another backend.
         """
         self._registry = registry
         self._metrics = metrics
@@ -48,6 +52,7 @@ class QueryViews:
         self._tables = tables
         self._typed = typed
         self._durability = durability
+        self._run_of = run_of
 
     async def info(self, ref: str) -> QueryInfo:
         """Return a query with its current metrics, by its id or name; raises NotFound."""
@@ -60,9 +65,10 @@ class QueryViews:
         limit: int = 100,
         class_: str | None = None,
         state: ActualState | None = None,
+        backend: QueryBackend | None = None,
     ) -> Page[QueryInfo]:
-        """Return a page of queries, ordered by id, filtered by class and state."""
-        found = self._registry.select(after, limit + 1, class_, state)
+        """Return a page of queries, ordered by id, filtered by class, state and backend."""
+        found = self._registry.select(after, limit + 1, class_, state, backend=backend)
         part = found[:limit]
         stats = await self._metrics.of(query.id for query in part)
         items = [self._describe(query, stats.get(query.id)) for query in part]
@@ -72,7 +78,7 @@ class QueryViews:
         results, name = self._results.of(query).end, query.name
         read_by = self._registry.readers(query.id)
         held_by = self._readers.held_results(name, results) if read_by else None
-        return describe(query, stats, results, self._durability, read_by, held_by)
+        return describe(query, stats, results, self._durability, read_by, held_by, self._run_of(query))
 
     def derived_streams(self) -> dict[str, StreamInfo]:
         """Return the derived streams, by name."""

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from mavstream_server.core.idle import idle
+from mavstream_server.core.event_loop.idle import idle
 
 
 @pytest.mark.parametrize(("delays", "expected"), [([0.0], 1), ([0.3, 0.05, 0.001, 9.0], 3), ([0.5] * 40, 5)])

@@ -11,7 +11,7 @@ import pytest
 
 from mavstream_protocol.errors import InvalidPlan, ProblemItem
 from mavstream_protocol.plans.budget import check_bytes
-from mavstream_server.core.side_process import SideProcess, SideProcessDied
+from mavstream_server.core.event_loop.side_process import SideProcess, SideProcessDied
 
 
 def test_jobs_run_in_one_other_process_and_errors_come_back_whole() -> None:

@@ -12,7 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import NamedTuple
 
-from mavstream_server.core.data_directory import LOCK_FILE, DataUnusable
+from mavstream_server.core.storage.data_directory import LOCK_FILE, DataUnusable
 
 FORMAT_VERSION = 2
 """The version that is written. Version 1 has no FORMAT file, and is otherwise the same."""

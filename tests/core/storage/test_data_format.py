@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from mavstream_server.core.data_directory import DataUnusable, locked
-from mavstream_server.core.data_format import (
+from mavstream_server.core.storage.data_directory import DataUnusable, locked
+from mavstream_server.core.storage.data_format import (
     FORMAT_VERSION,
     DataFormat,
     FormatGarbled,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mavstream_server.core.boot import forget_boot, machine_restarted, note_boot
+from mavstream_server.core.storage.boot import forget_boot, machine_restarted, note_boot
 
 
 def booted(folder: Path, name: str) -> Path:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from mavstream_server.core import failpoints
 from mavstream_server.core.errors import Refused
-from mavstream_server.core.failpoints import ArmedFailpoints, FailAction, Failpoint, parse
+from mavstream_server.core.storage import failpoints
+from mavstream_server.core.storage.failpoints import ArmedFailpoints, FailAction, Failpoint, parse
 
 
 @pytest.fixture(autouse=True)
@@ -73,7 +73,7 @@ def test_an_entry_acts_once_for_all_processes_with_the_same_directory(tmp_path: 
 
 def test_a_process_is_killed_at_its_point() -> None:
     program = (
-        "from mavstream_server.core import failpoints\n"
+        "from mavstream_server.core.storage import failpoints\n"
         "failpoints.arm_from_environment('engine')\n"
         "for number in range(9):\n    print(number, flush=True)\n    failpoints.hit('a.b.after')\n"
     )

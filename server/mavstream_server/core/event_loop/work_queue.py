@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import Protocol, TypeVar
 
 from mavstream_server.core.clock import Clock
+from mavstream_server.core.event_loop.importance_queue import ImportanceQueue
 from mavstream_server.core.importance import Importance
-from mavstream_server.core.importance_queue import ImportanceQueue
 
 T = TypeVar("T")
 Work = Callable[[], object]

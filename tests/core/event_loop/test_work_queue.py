@@ -9,8 +9,8 @@ from functools import partial
 import pytest
 from tests.support.services.stream_store import ManualTimers
 
+from mavstream_server.core.event_loop.work_queue import WorkQueue, in_turn
 from mavstream_server.core.importance import AllEqual
-from mavstream_server.core.work_queue import WorkQueue, in_turn
 from mavstream_server.testing import ManualClock
 
 H, M, N = 6, 3, 1
