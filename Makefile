@@ -19,6 +19,7 @@ $(STAMP): pyproject.toml
 # The demo needs a tenth of that. Modules are compiled when they are first used, which are few.
 $(DEMO_STAMP): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing the server and its page into $(VENV) ..."
 	test $(STAMP) -nt pyproject.toml || $(BIN)/python -m pip install --quiet --disable-pip-version-check \
 	    --no-compile --editable '.[server,page]'
 	touch $@

@@ -30,7 +30,7 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def run_bench(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "bench", *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900, check=False)
 
 
 def test_engine_benchmark_prints_one_object_with_checked_metrics() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import subprocess
@@ -10,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.support.commands.in_process import command
 from tests.support.documents import ROOT, as_program, blocks
 
 from mavstream.testing import start_server
@@ -46,7 +46,8 @@ def test_the_python_of_the_sdk_page_prints_the_shown_output(tmp_path: Path) -> N
         assert text in done.stdout
 
 
-def test_the_commands_of_the_sdk_page_run(tmp_path: Path) -> None:
+def test_the_commands_of_the_sdk_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     (commands,) = blocks(SDK, "sh")
     (plan,) = blocks(SDK, "yaml")
     (tmp_path / "hot.yaml").write_text(plan)
@@ -58,14 +59,7 @@ def test_the_commands_of_the_sdk_page_run(tmp_path: Path) -> None:
             program, *words = shlex.split(line)
             assert program == "mavstream"
             words = [re.findall(r"hot-\w{6}", printed)[-1] if word == "QUERY" else word for word in words]
-            done = subprocess.run(
-                [sys.executable, "-m", "mavstream", *words],
-                capture_output=True,
-                text=True,
-                check=False,
-                cwd=tmp_path,
-                env={**os.environ, "MAVSTREAM_URL": url},
-            )
+            done = command(*words, MAVSTREAM_URL=url)
             assert (done.returncode, done.stderr) == (0, ""), line
             printed += done.stdout
     assert '"temperature":31.5' in printed
@@ -96,18 +90,15 @@ def test_the_python_of_the_simulator_page_prints_the_shown_output() -> None:
     assert done.stdout == shown
 
 
-def test_the_commands_of_the_simulator_page_run_with_its_workload(tmp_path: Path) -> None:
+def test_the_commands_of_the_simulator_page_run_with_its_workload(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     (commands,), (workload,) = blocks(SIMULATOR, "sh"), blocks(SIMULATOR, "yaml")
     (tmp_path / "shop.yaml").write_text(workload)
     for line in commands.splitlines():
         program, *words = shlex.split(line)
         assert program == "mavstream"
-        done = subprocess.run(
-            [sys.executable, "-m", "mavstream", *words],
-            capture_output=True,
-            text=True,
-            check=False,
-            cwd=tmp_path,
-        )
+        done = command(*words)
         assert done.returncode == 0, done.stderr
         assert ("critical" if "shop.yaml" in words else '"H"') in done.stdout

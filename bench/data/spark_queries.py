@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute
 import pyarrow.parquet
 
 from bench.workload.queries import Q1, Q2, Q3, BenchQuery
@@ -39,7 +40,7 @@ _PATIENCE_S = 600.0
 _LOOK_S = 0.005
 """Interval at which results on the server are counted, in seconds."""
 _PARTITIONS = 4
-_LAST = 1 << 50
+_LAST = 1 << 52
 """A time behind all rows, in microseconds."""
 
 Frames = Mapping[str, "DataFrame"]
@@ -199,7 +200,6 @@ class _Served:
             _until(lambda: (run := made.info().run) is not None and run.runner is not None)
             yield made
         finally:
-            made.stop()
             made.delete()
             for name in query.streams:
                 self._client.delete_stream(name)

@@ -1,7 +1,8 @@
 """The Python SDK of MavStream and the `mavstream` command."""
 
-import importlib
 import typing
+
+from mavstream_protocol.lazy import lazy_names
 
 if typing.TYPE_CHECKING:
     from mavstream._async_client import AsyncClient
@@ -137,17 +138,4 @@ _MODULES = {
         "Problem",
     ),
 }
-_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
-
-
-def __getattr__(name: str) -> typing.Any:
-    """Import a public name when it is first used: who needs one of them does not wait for all."""
-    module = _MODULE_OF.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(importlib.import_module(module), name)
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy_names(globals(), _MODULES)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-import orjson
 from pydantic import BaseModel, TypeAdapter
 
 from mavstream._convert.documents import (
@@ -16,6 +15,7 @@ from mavstream._convert.documents import (
     query_or_sql,
     validation_document,
 )
+from mavstream._convert.json_body import json_body
 from mavstream._convert.streams import StreamOptions, stream_request
 from mavstream._convert.tables import FieldsLike, TableLike, fields_text, table_body
 from mavstream._convert.tuples import Tuples, canonical
@@ -94,7 +94,7 @@ class Calls:
     def update_stream(self, name: str, changes: Mapping[str, Any]) -> Talk[StreamInfo]:
         """Add fields to a stream, or change its limits."""
         self._schemas.pop(name, None)
-        body = orjson.dumps(_plain(changes))
+        body = json_body(_plain(changes))
         request = Request("PATCH", f"/v1/streams/{quote(name)}", headers=_JSON, content=body)
         return fetch(request, self.retry, StreamInfo)
 
@@ -126,7 +126,8 @@ class Calls:
     def append(self, stream: str, tuples: Tuples) -> Talk[int]:
         """Append rows to a stream; returns how many."""
         # An iterator can be read only once, and the rows may be needed twice.
-        held = tuples if hasattr(tuples, "__len__") else list(tuples)
+        again = hasattr(tuples, "__len__") or not isinstance(tuples, Iterable)
+        held = tuples if again else list(tuples)
         schema = self._schemas.get(stream)
         if schema is not None:
             try:
@@ -177,7 +178,7 @@ class Calls:
     def put_class(self, name: str, priority: int, description: str, latency: str | None) -> Talk[QueryClass]:
         """Create or replace a class."""
         body = {"priority": priority, "description": description, "latency": latency}
-        request = Request("PUT", f"/v1/classes/{quote(name)}", headers=_JSON, content=orjson.dumps(body))
+        request = Request("PUT", f"/v1/classes/{quote(name)}", headers=_JSON, content=json_body(body))
         return fetch(request, self.retry, QueryClass)
 
     def delete_class(self, name: str) -> Talk[None]:
@@ -203,7 +204,7 @@ class Calls:
         """Register a query under a name, or change the one that has it."""
         body = query_document(query, {**given, "name": name})
         body["name"] = name
-        request = Request("PUT", f"/v1/queries/{quote(name)}", headers=_JSON, content=orjson.dumps(body))
+        request = Request("PUT", f"/v1/queries/{quote(name)}", headers=_JSON, content=json_body(body))
         return fetch(request, self.retry, QueryInfo)
 
     def validate(
@@ -241,7 +242,7 @@ class Calls:
     def change(self, query: str, changes: Mapping[str, Any]) -> Talk[QueryInfo]:
         """Change the desired state, the class, the times or the targets of a query."""
         named = {name.rstrip("_"): value for name, value in _plain(changes).items()}
-        request = Request("PATCH", f"/v1/queries/{quote(query)}", headers=_JSON, content=orjson.dumps(named))
+        request = Request("PATCH", f"/v1/queries/{quote(query)}", headers=_JSON, content=json_body(named))
         return fetch(request, self.retry, QueryInfo)
 
     def delete_query(self, query: str) -> Talk[None]:
@@ -275,7 +276,7 @@ class Calls:
         self, policy: str, options: Mapping[str, Any], sources: SourceService | None = None
     ) -> Talk[SchedulerSettings]:
         """Change the scheduling policy."""
-        content = orjson.dumps({"policy": policy, "options": dict(options), "sources": sources})
+        content = json_body({"policy": policy, "options": dict(options), "sources": sources})
         request = Request("PUT", "/v1/scheduler", headers=_JSON, content=content)
         return fetch(request, self.retry, SchedulerSettings)
 
@@ -287,7 +288,7 @@ class Calls:
         """Change some settings of the optimizer; the others stay."""
         info = yield from self.optimizer()
         known = info.settings.model_dump(mode="json")
-        content = orjson.dumps({**known, **_plain(changes)})
+        content = json_body({**known, **_plain(changes)})
         request = Request("PUT", "/v1/optimizer", headers=_JSON, content=content)
         return (yield from fetch(request, self.retry, OptimizerInfo))
 
@@ -307,7 +308,7 @@ class Calls:
     def _post(self, path: str, body: Mapping[str, Any], model: Any, once: bool = False) -> Talk[Any]:
         # The key lets the server recognise a retry, so that nothing is created twice.
         key = {"Idempotency-Key": uuid.uuid4().hex} if once else {}
-        request = Request("POST", path, headers={**_JSON, **key}, content=orjson.dumps(body))
+        request = Request("POST", path, headers={**_JSON, **key}, content=json_body(body))
         return fetch(request, self.retry, model)
 
     def _append(self, stream: str, schema: Schema, tuples: Tuples) -> Talk[int]:

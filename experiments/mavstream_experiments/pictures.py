@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -12,17 +13,31 @@ from matplotlib.figure import Figure
 from mavstream_experiments.model import Experiment, Table
 from mavstream_experiments.pictures_model import Bars, Boxes, Lines, Point
 from mavstream_experiments.verdicts import Estimate, estimate
-from mavstream_server.simulation.report.pictures import BOX_LEVELS, colour
+from mavstream_server.simulation.report.pictures import (
+    BOX_LEVELS,
+    BOXES,
+    STYLE,
+    colour,
+    explain,
+    name_groups,
+    plain_log,
+)
 
-_DOTS = 90  # per inch
-_SIZE = (6.4, 3.8)  # inches
+_SIZE = (6.4, 3.6)  # inches
+_DOTS = 150  # per inch, so that hundred pictures stay small
+_WHISKERS = "Error bars: 95 % confidence interval of the mean over the seeds."
 _MARKERS = "osD^vP*X"
 
 
 def draw(experiment: Experiment, tables: Sequence[Table], file: Path) -> None:
     """Write the picture of an experiment as PNG."""
     assert experiment.picture is not None
-    figure = Figure(figsize=_SIZE, dpi=_DOTS, layout="constrained")
+    with mpl.rc_context(STYLE):
+        _drawn(experiment, tables).savefig(file, format="png", dpi=_DOTS, metadata={"Software": None})
+
+
+def _drawn(experiment: Experiment, tables: Sequence[Table]) -> Figure:
+    figure = Figure(figsize=_SIZE, layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     match experiment.picture:
@@ -32,13 +47,17 @@ def draw(experiment: Experiment, tables: Sequence[Table], file: Path) -> None:
             _bars(axes, bars, tables)
         case Boxes() as boxes:
             _boxes(axes, boxes, tables)
-    axes.set_title(experiment.title, loc="left", fontsize=10)
+    axes.set_title(experiment.title, loc="left")
     axes.grid(axis="y", color="#e0e0e0", linewidth=0.6)
     axes.set_axisbelow(True)
     handles, labels = axes.get_legend_handles_labels()
     if len(labels) > 1:
-        figure.legend(handles, labels, loc="outside right upper", frameon=False, fontsize=8)
-    figure.savefig(file, format="png", metadata={"Software": None})
+        figure.legend(handles, labels, loc="outside right upper", frameon=False)
+    if isinstance(experiment.picture, Boxes):
+        explain(figure, f"{BOXES} Means over {len(tables)} seeds." if len(tables) > 1 else BOXES)
+    elif len(tables) > 1:
+        explain(figure, _WHISKERS)
+    return figure
 
 
 def _lines(axes: Axes, picture: Lines, tables: Sequence[Table]) -> None:
@@ -58,7 +77,7 @@ def _lines(axes: Axes, picture: Lines, tables: Sequence[Table]) -> None:
     axes.set_xlabel(picture.x)
     axes.set_ylabel(picture.y)
     axes.set_xscale("log" if picture.log_x else "linear")
-    axes.set_yscale("log" if picture.log_y else "linear")
+    _scale(axes, log=picture.log_y)
 
 
 def _bars(axes: Axes, picture: Bars, tables: Sequence[Table]) -> None:
@@ -78,9 +97,9 @@ def _bars(axes: Axes, picture: Bars, tables: Sequence[Table]) -> None:
             color=colour(index),
             error_kw={"linewidth": 0.8, "capsize": 1.5},
         )
-    axes.set_xticks(range(len(picture.groups)), list(picture.groups))
+    name_groups(axes, range(len(picture.groups)), list(picture.groups))
     axes.set_ylabel(picture.y)
-    axes.set_yscale("log" if picture.log_y else "linear")
+    _scale(axes, log=picture.log_y)
 
 
 def _boxes(axes: Axes, picture: Boxes, tables: Sequence[Table]) -> None:
@@ -111,13 +130,18 @@ def _boxes(axes: Axes, picture: Boxes, tables: Sequence[Table]) -> None:
                 },
             )
             drawn["boxes"][0].set_facecolor(colour(index))
-    axes.set_xticks(
-        [group * stride + (stride - 2) / 2 for group in range(len(picture.cells))], list(picture.cells)
-    )
+    middles = [group * stride + (stride - 2) / 2 for group in range(len(picture.cells))]
+    name_groups(axes, middles, list(picture.cells))
     axes.set_ylabel(picture.y)
-    axes.set_yscale("log")
+    _scale(axes, log=True)
     for index, name in enumerate(picture.classes):
         axes.plot([], [], "s", color=colour(index), label=name)  # for the legend
+
+
+def _scale(axes: Axes, *, log: bool) -> None:
+    axes.set_yscale("log" if log else "linear")
+    if log:
+        plain_log(axes.yaxis)
 
 
 def _estimate(point: Point, tables: Sequence[Table]) -> Estimate:

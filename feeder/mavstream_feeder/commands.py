@@ -289,6 +289,8 @@ def demo(
     address = None if url is None else _address(context, url, token)
     if no_feed and address is None:
         raise typer.BadParameter("--no-feed needs a running server: give --url")
+    if data is not None and rate:
+        raise typer.BadParameter("--rate feeds the sample, not the homes of --data: give one of them")
     try:
         options = DemoOptions(
             seconds, tuple(rate or ()), data or HOMES, seed, policy, feed=not no_feed, live=not json

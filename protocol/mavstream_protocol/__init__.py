@@ -3,8 +3,9 @@
 Inference needs the SQL parser, so plans are checked with `mavstream_protocol.plans.inference`.
 """
 
-import importlib
 import typing
+
+from mavstream_protocol.lazy import lazy_names as _lazy_names
 
 if typing.TYPE_CHECKING:
     from mavstream_protocol.classes import (
@@ -275,17 +276,4 @@ _MODULES = {
         "TypedPlan",
     ),
 }
-_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
-
-
-def __getattr__(name: str) -> typing.Any:
-    """Import a public name when it is first used: who needs one of them does not wait for all."""
-    module = _MODULE_OF.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(importlib.import_module(module), name)
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = _lazy_names(globals(), _MODULES)

@@ -66,7 +66,7 @@ class InvalidObject(MavstreamError):
     """A client sent an invalid object; `items` lists each error with its location."""
 
     code = "invalid_object"
-    title = "The object is not valid"
+    title = "The request is not valid"
 
     def __init__(self, items: Sequence[ProblemItem]) -> None:
         self.items = tuple(items)

@@ -15,6 +15,7 @@ from mavstream_protocol import FieldSpec, StreamSpec
 from mavstream_protocol.described import Described
 from mavstream_protocol.errors import MavstreamError
 from mavstream_protocol.instants import Instant, format_instant
+from mavstream_protocol.model_errors import causes, quoted, sentence
 from mavstream_protocol.names import Name
 
 MANIFEST = "manifest.json"
@@ -121,10 +122,10 @@ class Manifest(Described):
         try:
             return cls.model_validate_json(text)
         except ValidationError as error:
-            first = error.errors()[0]
-            where = "/".join(str(part) for part in first["loc"])
+            first = causes(error.errors())[0]
+            reason = sentence(first, quoted(first, "it"))
             raise InvalidDataset(
-                f"'{folder}/{MANIFEST}' is not a manifest of version 1: {where}: {first['msg']}; "
+                f"'{folder}/{MANIFEST}' is not a manifest of version 1: {reason}; "
                 "make the dataset again with this version"
             ) from None
 

@@ -27,17 +27,15 @@ def read_name(value: object) -> str:
     # fullmatch, because `$` also matches before a final line feed.
     if _NAME.fullmatch(value):
         return value
-    if looks := _QUERY_ID.fullmatch(value):
-        raise ValueError(
-            f"name '{value}' looks like the id of a query, which the server gives: leave out the end, "
-            f"'{value.removeprefix(looks[1])}'"
-        )
     shown = f"'{value}'" if len(value) <= 64 else f"'{value[:64]}...'"
     if len(value) > 64:
         raise ValueError(f"name {shown} has {len(value)} characters: use at most 64")
-    raise ValueError(
-        f"name {shown} is not an identifier: use letters a-z, digits and _, and no digit in front"
-    )
+    advice = "use letters a-z, digits and _, and no digit in front"
+    if (better := re.sub(r"[^A-Za-z0-9_]+", "_", value).strip("_")) and _NAME.fullmatch(better):
+        advice += f", such as '{better}'"
+    if looks := _QUERY_ID.fullmatch(value):
+        advice += f"; if this is the id of a query, its name is '{looks[1]}'"
+    raise ValueError(f"name {shown} is not an identifier: {advice}")
 
 
 def closest(name: str, known: Iterable[str], most: int) -> list[str]:

@@ -10,7 +10,8 @@ from typing import Annotated
 
 import typer
 
-from mavstream.cli.output import complain, show_fields, show_json, show_table
+from mavstream import Client
+from mavstream.cli.output import complain, show_fields, show_json, show_table, warn
 from mavstream_feeder.input.inference import infer_stream
 from mavstream_protocol import MavstreamError, StreamSpec
 from mavstream_protocol.instants import format_instant
@@ -165,10 +166,7 @@ def expected(
     if demo:
         named += plans_of_the_demo()
     if query:
-        shared = context.obj
-        address = url or getattr(shared, "url", None) or "http://127.0.0.1:8000"
-        secret = token or (None if shared is None else shared.secret())
-        named += plans_on_server(address, secret, query)
+        named += plans_on_server(*_server(context, url, token), query)
     if not named:
         raise InvalidJob("no queries given: use --plan FILE, --query ID or --demo")
     plans = by_name(named)
@@ -177,6 +175,52 @@ def expected(
         progress = progress_for(spark, quiet=json)
         made = write_expected(spark, data, out, plans, tables=tables, overwrite=overwrite, progress=progress)
     _show_made(made, out, json)
+
+
+@app.command("check")
+def check_results(
+    context: typer.Context,
+    data: Annotated[
+        Path, typer.Argument(metavar="ANSWERS", help="The folder that `mavstream data expected` wrote.")
+    ],
+    query: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--query",
+            metavar="NAME[=QUERY]",
+            help="Expected answers, and the query whose results they are (of the same name or id); "
+            "may be repeated. By default all.",
+        ),
+    ] = None,
+    rows: Annotated[
+        int, typer.Option(min=0, help="Show at most this many rows that differ, per query.")
+    ] = 10,
+    url: Annotated[str | None, typer.Option("--url", envvar="MAVSTREAM_URL", help="The server.")] = None,
+    token: Annotated[str | None, typer.Option("--token", envvar="MAVSTREAM_TOKEN", help="Its token.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the comparison as JSON.")] = False,
+) -> None:
+    """Compare the results of a server's queries with expected answers; exit code 1 if they differ."""
+    from mavstream_spark.expected.checking import check, pairs_of, unfinished
+    from mavstream_spark.expected.differences import as_json, lines_of, summary
+
+    address, secret = _server(context, url, token)
+    with Client(address, token=secret) as client:
+        pairs = pairs_of(data, client, query or [])
+        for info in unfinished(client, list(pairs.values())):
+            warn(
+                f"query '{info.spec.name}' is {info.state}, so results may follow: complete its streams "
+                "with 'mavstream stream complete', and wait until it has finished"
+            )
+        found = check(data, client, pairs)
+    if json:
+        show_json([as_json(one, rows) for one in found])
+    else:
+        show_table(("answers", "expected", "found", "missing", "unexpected"), map(summary, found))
+        for one in found:
+            for line in lines_of(one, rows):
+                typer.echo(line)
+    if not all(one.same for one in found):
+        raise typer.Exit(1)
 
 
 @app.command("inspect")
@@ -216,6 +260,13 @@ def inspect(
 def script() -> None:
     """Print the path of the program for spark-submit."""
     typer.echo(Path(__file__).with_name("__main__.py"))
+
+
+def _server(context: typer.Context, url: str | None, token: str | None) -> tuple[str, str | None]:
+    """Return the address of a server and the token for it, also from options of the parent command."""
+    shared = context.obj
+    address = url or getattr(shared, "url", None) or "http://127.0.0.1:8000"
+    return address, token or (None if shared is None else shared.secret())
 
 
 def _show_made(manifest: Manifest, out: str, json: bool) -> None:

@@ -227,10 +227,47 @@ def test_a_file_of_a_later_release_is_refused_and_not_changed(path: Path) -> Non
         connection.execute("PRAGMA user_version = 99")
     connection.close()
     before = path.read_bytes()
-    with pytest.raises(Refused, match="expected version 7 or earlier, got 99") as caught:
+    with pytest.raises(Refused, match="expected version 8 or earlier, got 99") as caught:
         Catalog(path)
     assert caught.value.code == "newer_catalog"
     assert path.read_bytes() == before
+
+
+def test_starts_are_stored_with_their_queries(path: Path) -> None:
+    catalog = Catalog(path)
+    catalog.add_stream(stream("readings"))
+    for id_ in ("q1", "q2", "q3"):
+        catalog.add_query(id_, query(id_), 0)
+    catalog.starts.note_begun("q1")
+    catalog.starts.resume("q1", {"readings": 7})
+    catalog.starts.resume("q2", {"readings": 8})
+    catalog.starts.note_begun("q2")
+    catalog.close()
+    again = Catalog(path)
+    assert again.starts.of("q1") == (True, {"readings": 7})
+    assert again.starts.of("q2") == (True, {"readings": 8})
+    assert again.starts.of("q3") == (False, None)
+    again.remove_query("q2")
+    assert again.starts.of("q2") == (False, None)
+    again.close()
+
+
+def test_queries_of_earlier_releases_with_an_epoch_have_begun(path: Path) -> None:
+    catalog = Catalog(path)
+    catalog.add_stream(stream("readings"))
+    for id_ in ("old", "new"):
+        catalog.add_query(id_, query(id_), 0)
+    catalog.next_epoch("old")
+    catalog.close()
+    with sqlite3.connect(path) as file:
+        file.execute("DROP TABLE starts")
+        file.execute("DROP TABLE seams")
+        file.execute("ALTER TABLE seen_fields DROP COLUMN names")
+        file.execute("PRAGMA user_version = 6")
+    file.close()
+    again = Catalog(path)
+    assert (again.starts.of("old").begun, again.starts.of("new").begun) == (True, False)
+    again.close()
 
 
 def test_duplicate_names_of_earlier_releases_get_a_suffix(
@@ -242,8 +279,9 @@ def test_duplicate_names_of_earlier_releases_get_a_suffix(
     with sqlite3.connect(path) as file:  # as a release before version 3 wrote it
         file.execute("DROP TABLE replacements")
         file.execute("DROP TABLE seen_fields")
-        file.execute("DROP TABLE seams")
         file.execute("DROP TABLE runs")
+        file.execute("DROP TABLE starts")
+        file.execute("DROP TABLE seams")
         file.execute("DROP INDEX queries_by_name")
         for number, name in enumerate(names):
             catalog.add_query(f"q{number}", query(name), number)

@@ -138,7 +138,7 @@ def test_a_file_of_hashed_tokens_names_their_holders(tmp_path: Path) -> None:
     for wrong, words in [
         ({"tokens": []}, "has no token"),
         ({"tokens": [roof, roof]}, "two tokens have the name 'roof'"),
-        ({"tokens": [{**roof, "secret": SECRET}]}, "tokens/0/secret: Extra inputs"),
+        ({"tokens": [{**roof, "secret": SECRET}]}, "tokens/0/secret: 'secret' is not known here"),
         ({"tokens": [{**roof, "sha256": SECRET}]}, "tokens/0/sha256: "),
     ]:
         file.write_text(json.dumps(wrong))

@@ -160,3 +160,17 @@ def test_watching_only_needs_a_server() -> None:
     done = demo("--no-feed")
     assert done.returncode == 2
     assert "give --url" in done.stderr
+    done = demo("--rate", "100", "--data", "homes")
+    assert done.returncode == 2
+    assert "--rate feeds the sample" in done.stderr
+
+
+def test_make_demo_installs_what_it_needs_only(tmp_path: Path) -> None:
+    root = Path(__file__).parents[2]
+    words = ["make", "-n", "-C", str(root), f"VENV={tmp_path}/venv"]
+    planned = subprocess.run([*words, "demo"], capture_output=True, text=True, check=True).stdout
+    assert "'.[server,page]'" in planned
+    assert "[dev]" not in planned
+    assert "mavstream demo" in planned
+    planned = subprocess.run([*words, "install"], capture_output=True, text=True, check=True).stdout
+    assert "'.[dev]'" in planned

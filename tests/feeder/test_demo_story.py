@@ -116,3 +116,14 @@ def test_the_story_is_plain_text_of_80_columns(homes: Homes, capsys: pytest.Capt
     assert "12 ms" in quick
     assert "found after 40 s in the home" in shown
     assert "20,000 acknowledged, 0 lost" in shown
+
+
+def test_metrics_without_a_story_fit_80_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    latency = {"mean": 2244.13, "p50": 4.04, "p95": 159.6, "p99": 15754.01}
+    metrics = {name: ClassMetrics(6, 7, 1_234_567, latency) for name in ("alarms", "control", "comfort")}
+    View(live=True).summary(60.0, Outcome(metrics, 1_234_567, 1_234_567, 0))
+    shown = capsys.readouterr().out
+    assert max(map(len, shown.splitlines())) <= 80
+    assert "…" not in shown
+    for words in ("1,234,567 rows in 60.0 s", "priority", "2.2 s", "4.0 ms", "160 ms", "15.8 s"):
+        assert words in shown

@@ -66,13 +66,16 @@ def test_a_stream_cannot_be_changed() -> None:
         StreamSpec.model_validate(READINGS).name = "other"
 
 
+RULES = "use letters a-z, digits and _, and no digit in front"
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("1st", "name '1st' is not an identifier: use letters a-z, digits and _, and no digit in front"),
-        ("a b", "name 'a b' is not an identifier: use letters a-z, digits and _, and no digit in front"),
-        ("a\n", "name 'a\n' is not an identifier: use letters a-z, digits and _, and no digit in front"),
-        ("é", "name 'é' is not an identifier: use letters a-z, digits and _, and no digit in front"),
+        ("1st", f"name '1st' is not an identifier: {RULES}"),
+        ("a b", f"name 'a b' is not an identifier: {RULES}, such as 'a_b'"),
+        ("a\n", f"name 'a\n' is not an identifier: {RULES}, such as 'a'"),
+        ("é", f"name 'é' is not an identifier: {RULES}"),
         ("a" * 65, f"name '{'a' * 64}...' has 65 characters: use at most 64"),
         (7, "name must be text, got a value of type int"),
     ],

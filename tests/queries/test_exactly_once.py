@@ -10,6 +10,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.support.servers.running_server import PATIENCE, until
 from tests.support.services.query_service import HOT, READINGS, Service, served, service
 
@@ -166,6 +167,50 @@ def test_a_pause_and_its_end_are_kept_when_the_engine_is_killed(tmp_path: Path) 
         assert made.queries.get(hot).epoch == 1
 
     served(test, tmp_path)
+
+
+def test_a_query_that_is_resumed_without_an_engine_goes_on_with_the_next_rows(tmp_path: Path) -> None:
+    async def first() -> str:
+        async with service(tmp_path) as made:
+            hot = (await made.queries.register(HOT)).id
+            await made.feed(30)
+            await made.answers(hot, 1)
+            await made.queries.change(hot, QueryChange(state=DesiredState.PAUSED))
+            await made.feed(31)
+            assert made.link.pid is not None
+            os.kill(made.link.pid, signal.SIGKILL)
+            await until(lambda: not made.link.ready, "the death of the engine")
+            await made.queries.change(hot, QueryChange(state=DesiredState.RUNNING))
+            await made.feed(32)
+            return hot
+
+    async def second(hot: str) -> None:
+        async with service(tmp_path) as made:
+            made.sequence = 3
+            await made.feed(33)
+            assert [row["temp"] for row in await made.answers(hot, 3)] == [30, 32, 33]
+
+    asyncio.run(second(asyncio.run(first())))
+
+
+def test_a_query_whose_first_engine_died_before_it_began_misses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def first() -> str:
+        async with service(tmp_path) as made:
+            await made.feed(30, 31)
+            hot = (await made.queries.register({**HOT, "from": "earliest"})).id
+            await until(lambda: made.link.restarts > 0, "the death of the engine")
+            return hot
+
+    async def second(hot: str) -> None:
+        async with service(tmp_path) as made:
+            assert [row["temp"] for row in await made.answers(hot, 2)] == [30, 31]
+
+    monkeypatch.setenv("MAVSTREAM_FAILPOINTS", "engine:checkpoint.write.before=kill")
+    hot = asyncio.run(first())
+    monkeypatch.delenv("MAVSTREAM_FAILPOINTS")
+    asyncio.run(second(hot))
 
 
 def test_an_orderly_stop_leaves_nothing_to_replay(tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ def test_a_workload_can_be_written_and_read_again(tmp_path: Path) -> None:
         ([], "expected either a workload or --from-server; built-in workloads are: 3D_6"),
         (["A", "--policy", "best"], "unknown policy 'best'; known are: abd, amos"),
         (["A", "--policy", "rr", "--options", "[1]"], "--options: expected a JSON object, got '[1]'"),
-        (["A", "--policy", "rr", "--options", '{"x": 1}'], "policy 'rr': Extra inputs are not permitted"),
+        (["A", "--policy", "rr", "--options", '{"x": 1}'], "policy 'rr' has no option 'x': its options are"),
         (["A", "--sources", "never"], "--sources: expected one of policy, between_slices"),
         (["A", "--parameter", "rate"], "--parameter: expected NAME=NUMBER, got 'rate'"),
         (["A", "--parameter", "rate=3"], "parameters: unknown parameters: rate; known are: none"),

@@ -19,6 +19,7 @@ Document: TypeAlias = Mapping[str, Any] | str | os.PathLike[str]
 """An object as a dict, or the path of a JSON or YAML file with it."""
 QueryLike: TypeAlias = Flow | Plan | QuerySpec | Document
 StreamLike: TypeAlias = StreamSpec | Document
+_SELECT = re.compile(r"\s*(?:select|with)\s", re.IGNORECASE)
 
 
 class _Loader(yaml.SafeLoader):
@@ -51,10 +52,20 @@ def parse_document(content: bytes, name: str) -> dict[str, Any]:
         # _Loader is a safe loader with fewer implicit types.
         data = orjson.loads(content) if name.endswith(".json") else yaml.load(content, _Loader)
     except (orjson.JSONDecodeError, yaml.YAMLError, UnicodeDecodeError) as error:
-        raise _unreadable(name, " ".join(str(error).split())) from None
+        raise _unreadable(name, _position(error)) from None
     if not isinstance(data, dict):
-        raise _unreadable(name, f"expected an object, got {type(data).__name__}")
+        got = {str: "text", list: "a list", type(None): "nothing"}.get(type(data), f"{data!r:.60}")
+        raise _unreadable(name, f"expected an object in YAML or JSON, such as 'name: readings', got {got}")
     return data
+
+
+def _position(error: Exception) -> str:
+    """Return what is wrong with a text, and where."""
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+        mark = error.problem_mark
+        return f"it is no YAML: line {mark.line + 1}, column {mark.column + 1}: {error.problem}"
+    kind = "JSON" if isinstance(error, orjson.JSONDecodeError) else "YAML"
+    return f"it is no {kind}: {' '.join(str(error).split())}"
 
 
 def stream_document(spec: StreamLike | None, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -97,16 +108,25 @@ def _file_name(query: QueryLike) -> str | None:
     return stem if re.match(r"[A-Za-z_]", stem) else None
 
 
-def _as_dict(value: BaseModel | Document) -> dict[str, Any]:
+def _as_dict(value: Any) -> dict[str, Any]:
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json", exclude_none=True)
     if isinstance(value, Mapping):
         return dict(value)
+    if not isinstance(value, str | os.PathLike):
+        got = f"a value of type {type(value).__name__}"
+        raise _wrong(f"expected a specification, a dict or the path of a file, got {got}")
+    if isinstance(value, str) and _SELECT.match(value):
+        raise _wrong("expected the path of a file, got an SQL query: give it as sql=")
     return read_document(value)
 
 
 def _plain(value: Any) -> Any:
     return value.model_dump(mode="json", exclude_none=True) if isinstance(value, BaseModel) else value
+
+
+def _wrong(detail: str) -> InvalidObject:
+    return InvalidObject([ProblemItem(pointer="body", code="invalid_value", detail=detail)])
 
 
 def _unreadable(name: object, reason: str) -> InvalidObject:

@@ -62,6 +62,11 @@ def stream_request(spec: StreamLike | None, given: StreamOptions) -> dict[str, A
 
 
 def _fields(fields: FieldsOfStream) -> list[Any]:
+    if isinstance(fields, Mapping):
+        detail = (
+            "expected a list such as [{'name': 'x', 'type': 'float'}], or text such as 'x:float', got a dict"
+        )
+        raise InvalidObject([_wrong("fields", detail)])
     if not isinstance(fields, str):
         return [one.model_dump(mode="json") if isinstance(one, FieldSpec) else one for one in fields]
     try:

@@ -11,8 +11,10 @@ import orjson
 import pyarrow as pa
 from pydantic import ValidationError
 
+from mavstream._convert.json_body import json_body
 from mavstream._convert.tuples import Tuples, listed, without_index
 from mavstream_protocol import FieldSpec, InvalidObject, ProblemItem
+from mavstream_protocol.model_errors import quoted, sentence
 from mavstream_protocol.table_rows.media import ENDINGS
 from mavstream_protocol.tables import TableFields, read_fields, write_fields
 
@@ -52,7 +54,10 @@ def fields_text(fields: FieldsLike | None) -> str | None:
             return write_fields(read_fields(fields).fields)
         return write_fields(TableFields.model_validate({"fields": list(fields)}).fields)
     except ValidationError as error:
-        items = [_wrong("/".join(map(str, one["loc"])), one["msg"]) for one in error.errors()]
+        items = [
+            _wrong("/".join(map(str, one["loc"])), sentence(one, quoted(one, "the table")))
+            for one in error.errors()
+        ]
         raise InvalidObject(items) from None
     except ValueError as error:
         raise InvalidObject([_wrong("fields", str(error))]) from None
@@ -77,10 +82,7 @@ def _arrow_body(table: pa.Table) -> TableBody:
 
 
 def _json_body(data: Mapping[str, Iterable[Any] | Mapping[str, Any]]) -> TableBody:
-    try:
-        return TableBody(ENDINGS[".json"], orjson.dumps(data, option=orjson.OPT_SERIALIZE_NUMPY))
-    except TypeError as error:
-        raise InvalidObject([_wrong("table", f"a value cannot be sent as JSON: {error}")]) from None
+    return TableBody(ENDINGS[".json"], json_body(data, option=orjson.OPT_SERIALIZE_NUMPY))
 
 
 def _unreadable(path: Path, reason: str) -> InvalidObject:

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from mavstream_protocol import Schema
+from mavstream_protocol import InvalidTuples, ProblemItem, Schema
 from mavstream_protocol.tuples import decode_batch, decode_columns, decode_rows
 
 Tuples: TypeAlias = (
@@ -26,6 +26,9 @@ def canonical(schema: Schema, tuples: Tuples) -> pa.RecordBatch:
         table = without_index(tuples).combine_chunks()
         batches = table.to_batches()
         return decode_batch(schema, batches[0] if batches else _no_rows(table.schema))
+    if not isinstance(tuples, Iterable):
+        detail = f"expected rows as a list of dicts, or columns, got a value of type {type(tuples).__name__}"
+        raise InvalidTuples([ProblemItem(pointer="rows", code="not_rows", detail=detail)])
     return decode_rows(schema, [dict(row) if isinstance(row, Mapping) else row for row in tuples])
 
 

@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeAlias
 import orjson
 from pydantic import BaseModel
 
+from mavstream._convert.json_body import json_body
 from mavstream._plans.explaining import as_html, explain
 from mavstream._plans.graph import Node, plan_of
 from mavstream_protocol import InvalidPlan, Plan
@@ -121,13 +122,13 @@ class Flow:
         partial: bool = False,
     ) -> Windowed:
         """Group rows into windows by time (`"1s"`) or by number of rows (`100`); `agg` follows."""
-        return Windowed(self, orjson.dumps(_window(size, hop, begin, until, partial)))
+        return Windowed(self, json_body(_window(size, hop, begin, until, partial)))
 
     def session(self, gap: str, *, begin: Any = None, until: Any = None, partial: bool = False) -> Windowed:
         """Group rows that are less than `gap` apart into sessions, by themselves for each group of `by`."""
         window = {"kind": "session", "gap": gap, "begin": begin, "until": until, "partial": partial or None}
         given = {key: value for key, value in window.items() if value is not None}
-        return Windowed(self, orjson.dumps(given))
+        return Windowed(self, json_body(given))
 
     def rows_window(
         self, size: int, hop: int | None = None, *, begin: int | None = None, until: int | None = None
@@ -184,7 +185,7 @@ class Windowed:
     def hop(self, hop: str | int) -> Windowed:
         """Set the distance between the starts of windows; they overlap if it is smaller than their size."""
         window = {**orjson.loads(self._window), "kind": "hopping", "hop": hop}
-        return replace(self, _window=orjson.dumps(window))
+        return replace(self, _window=json_body(window))
 
     def agg(self, compute: Mapping[str, str] | None = None, /, **named: str) -> Flow:
         """Output aggregates when a window closes: `agg(n="count(*)")`."""
@@ -304,7 +305,7 @@ def _node_of(op: str, parts: Mapping[str, Any]) -> Node:
     return Node(
         op=op,
         inputs=tuple((key, flow._node, flow._output) for key, flow in (*inputs, *several)),
-        parts=orjson.dumps(rest),
+        parts=json_body(rest),
     )
 
 
@@ -312,7 +313,7 @@ def _hinted(node: Node, selectivity: float | None, cost: str | None, size: str |
     given = {"selectivity": selectivity, "cost": cost, "size": size}
     parts = orjson.loads(node.parts)
     hints = {**parts.get("hints", {}), **{key: value for key, value in given.items() if value is not None}}
-    return replace(node, parts=orjson.dumps({**parts, "hints": hints}))
+    return replace(node, parts=json_body({**parts, "hints": hints}))
 
 
 def _window(

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-import orjson
-
+from mavstream._convert.json_body import json_body
 from mavstream._convert.tables import table_body
 from mavstream._errors import NotFound, ProblemError, SqlError
 from mavstream._sql.results import SqlResults
@@ -99,7 +98,7 @@ def cut(script: str, start: int, end: int) -> str:
 def _on_server(sql: str, retry: Retry) -> Talk[SqlAnswer]:
     from mavstream_protocol.wire.sql import SqlAnswer
 
-    content = orjson.dumps({"sql": sql})
+    content = json_body({"sql": sql})
     # Not repeated after a lost answer: the statements may have taken effect.
     request = Request("POST", "/v1/sql", headers=_JSON, content=content, repeatable=False)
     return (yield from fetch(request, retry, SqlAnswer))

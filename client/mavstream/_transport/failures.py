@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import httpx
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidMessage, InvalidStatus
 
@@ -14,6 +16,8 @@ from mavstream._errors import (
     answer_error,
 )
 from mavstream._transport.address import Address
+
+_ERRNO = re.compile(r"^\[Errno -?\d+\] ")
 
 
 def request_error(error: httpx.RequestError, address: Address) -> TransportError:
@@ -51,4 +55,10 @@ def close_error(error: ConnectionClosed, address: Address) -> ConnectionLost:
 
 
 def _unreachable(address: Address, error: Exception) -> str:
-    return f"cannot reach {address.url}: {error or type(error).__name__}; is the server running there?"
+    while error.__cause__ is not None and isinstance(error.__cause__, Exception):
+        error = error.__cause__
+    reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return (
+        f"cannot reach {address.url} ({_ERRNO.sub('', reason)}): start a server with "
+        "'mavstream serve', or name another with --url or MAVSTREAM_URL"
+    )

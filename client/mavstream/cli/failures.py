@@ -21,8 +21,10 @@ def report(error: MavstreamError) -> int:
             items = error.problem.errors
             complain(f"{error.problem.title} ({error.code})" if items else str(error), items)
         case InvalidObject():
+            if error.items[0].code in _WRONG_COMMAND_LINE:
+                complain(error.items[0].detail)
+                return 2
             complain(error.title, error.items)
-            return 2 if any(item.code in _WRONG_COMMAND_LINE for item in error.items) else 1
         case _:
             complain(str(error))
     return 1

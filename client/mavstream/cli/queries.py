@@ -13,7 +13,7 @@ from mavstream.cli.readable import clock, size
 from mavstream.cli.session import FileArgument, Output, OutputOption, QueryArgument, client_of
 from mavstream.cli.watching import watch_rows
 from mavstream_protocol import ReadFrom
-from mavstream_protocol.admission import AdmissionEstimate
+from mavstream_protocol.admission import AdmissionEstimate, Outlook, TargetOutlook
 from mavstream_protocol.instants import format_instant
 from mavstream_protocol.wire.delivery import CheckpointInfo, QueryDelivery
 from mavstream_protocol.wire.resources import QueryInfo, Validation
@@ -389,8 +389,13 @@ def _estimate_fields(found: AdmissionEstimate | None) -> list[tuple[str, object]
     return [
         ("expected cost", f"{cost}, at {found.rows_per_s:,.0f} rows per second"),
         ("utilisation", f"{used.before:.1%}, with it {used.after:.1%}" if known else "not known yet"),
-        *((f"{target.objective} target", f"{target.kept}: {target.reason}") for target in found.targets),
+        *((f"{target.objective} target", _outlook(target)) for target in found.targets),
     ]
+
+
+def _outlook(target: TargetOutlook) -> str:
+    """Return whether a target is expected to be kept; the reason for not knowing says so itself."""
+    return target.reason if target.kept is Outlook.UNKNOWN else f"{target.kept}: {target.reason}"
 
 
 def _warn_of(found: AdmissionEstimate | None) -> None:

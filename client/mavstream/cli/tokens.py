@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from mavstream.cli.output import show_list
 from mavstream.cli.session import Output, OutputOption
 from mavstream_protocol import InvalidObject, ProblemItem
+from mavstream_protocol.model_errors import quoted, sentence
 from mavstream_protocol.tokens import Role, TokensFile, TokenSpec, hash_secret, new_secret
 
 app = typer.Typer(
@@ -81,7 +82,9 @@ def create(
             )
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
-            raise _refused("invalid_token", f"{first['loc'][-1]}: {first['msg']}") from None
+            raise _refused(
+                "invalid_token", sentence(first, quoted(first, "the token"), shown=False)
+            ) from None
         # The secret first: a token whose secret is lost could not be used.
         if secret_file is not None:
             _write(secret_file, secret + "\n")
@@ -142,10 +145,8 @@ def _read(file: Path) -> list[TokenSpec]:
         raise _refused("unreadable_file", f"'{file}' cannot be read: {error.strerror}") from None
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        where = "/".join(map(str, first["loc"])) or "content"
-        raise _refused(
-            "unreadable_file", f"'{file}' is not a file of tokens: {where}: {first['msg']}"
-        ) from None
+        reason = sentence(first, quoted(first, "it"), shown=False)
+        raise _refused("unreadable_file", f"'{file}' is not a file of tokens: {reason}") from None
 
 
 def _write(file: Path, text: str) -> None:

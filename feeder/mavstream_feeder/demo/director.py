@@ -41,10 +41,11 @@ class Director:
         after = await self._classes()
         self.acts.append(measured(self._act, self._policy, now - self._since, self._before, after))
 
-    async def close(self) -> None:
-        """Remove the load and restore the policy."""
-        await self._load.stop()
-        await self._set(None)
+    async def close(self, *, restore: bool) -> None:
+        """End the load; with `restore`, remove its queries and set the policy that the server had."""
+        await self._load.stop(remove=restore)
+        if restore:
+            await self._set(None)
 
     async def _set(self, policy: str | None) -> None:
         wanted = policy or self._own.policy

@@ -28,14 +28,16 @@ class Load:
         self._prefix = prefix
         self._stream = f"{prefix}meters"
         self._queries: list[AsyncQuery] = []
+        self._created = False
         self._feed: asyncio.Task[object] | None = None
 
     async def start(self) -> None:
         """Submit the queries and flood their stream, unless that was done."""
-        if self._feed is not None:
+        if self._created:
             return
         spec = STREAMS["power"].model_copy(update={"name": self._stream})
         await self._client.create_stream(spec)
+        self._created = True
         for number in range(QUERIES):
             name = f"{self._prefix}meters_{number + 1}"
             flow = _differences(self._stream, number)
@@ -45,17 +47,23 @@ class Load:
         feeder.add(self._stream, source, constant(ROWS_PER_SECOND))
         self._feed = asyncio.create_task(feeder.run())
 
-    async def stop(self) -> None:
-        """Remove queries and stream with all that waits there; raises MavstreamError if the feeder failed."""
-        if self._feed is None:
+    async def stop(self, *, remove: bool = True) -> None:
+        """Feed no more, and remove queries and stream with all that waits there.
+
+        With `remove` it raises MavstreamError if the feeder failed.
+        """
+        ended: object = None
+        if self._feed is not None:
+            self._feed.cancel()
+            (ended,) = await asyncio.gather(self._feed, return_exceptions=True)
+            self._feed = None
+        if not remove or not self._created:
             return
-        feed, self._feed = self._feed, None
-        feed.cancel()
-        (ended,) = await asyncio.gather(feed, return_exceptions=True)
         for query in self._queries:
             await query.delete()
         self._queries.clear()
         await self._client.delete_stream(self._stream)
+        self._created = False
         if isinstance(ended, MavstreamError):
             raise ended
 

@@ -33,7 +33,7 @@ from mavstream_feeder.sending.link import Address
 _PERIOD = 0.5
 _PATIENCE = 120.0
 """Seconds for a server to start: the first time, Python compiles all modules."""
-_SETTLING = 0.15
+_SETTLING = 0.2
 """The share of an act that is not measured: rows that waited before it are answered."""
 
 
@@ -61,6 +61,11 @@ class DemoOptions:
     def story_seconds(self) -> float:
         """How long the story takes; after it the homes are fed until the time is over."""
         return min(self.seconds, SECONDS)
+
+    @property
+    def fire_after(self) -> float:
+        """The seconds after which the fire breaks out: in the last act, or early if there are no acts."""
+        return (FIRE_AT if self.told else 0.25) * self.story_seconds
 
 
 def run_demo(options: DemoOptions, address: Address | None) -> Outcome:
@@ -123,7 +128,8 @@ class _Demo:
             try:
                 report = await self._work(director)
             finally:
-                await director.close()
+                # Ctrl-C in a terminal ends a server of our own, too: nothing can be restored there.
+                await director.close(restore=not self._own)
             passed = self._passed
             if self._options.feed:
                 failures += await self._watch.settle(all_answer=bool(self._options.rates))
@@ -173,6 +179,8 @@ class _Demo:
                 await director.measure(act, self._passed)
                 await self._show(work, end)
                 await director.end(self._passed)
+                if work.done():
+                    break
             await self._show(work, None)
             return work.result()
         finally:
@@ -182,7 +190,7 @@ class _Demo:
 
     def _add_streams(self) -> None:
         if self._homes is not None:
-            self._origin = self._homes.origin(FIRE_AT * self._options.story_seconds)
+            self._origin = self._homes.origin(self._options.fire_after)
             self._homes.feed(self._feeder, self._origin)
             return
         for name, rate in parse_rates(self._options.rates, STREAMS).items():
@@ -196,8 +204,9 @@ class _Demo:
             left = _PERIOD if end is None else min(_PERIOD, max(end - self._passed, 0.0))
             if (await asyncio.wait({work}, timeout=left))[0]:
                 return
-            metrics, fed = await self._watch.metrics(), self._feeder.report()
-            self._view.update(self._passed, self._options.seconds, metrics, fed, self._clock())
+            metrics = await self._watch.metrics()
+            shown = (metrics, self._watch.recent, self._feeder.report(), self._clock())
+            self._view.update(self._passed, self._options.seconds, *shown)
 
     @property
     def _passed(self) -> float:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from mavstream_feeder.demo.latencies import Latencies
 from mavstream_feeder.demo.outcome import QUANTILES, ClassMetrics, Outcome
 from mavstream_feeder.demo.story import ACTS, Act, Alarm, Measured, Told
 from mavstream_feeder.reports import Report
@@ -52,10 +55,11 @@ class View:
         passed: float,
         seconds: float,
         classes: dict[str, ClassMetrics],
+        recent: dict[str, Latencies],
         fed: Report,
         clock: str | None,
     ) -> None:
-        """Show current metrics; throughput is that since the last update."""
+        """Show current metrics; throughput is that since the last update, latencies are recent ones."""
         if not self._live.is_started:
             return
         then, results = self._before
@@ -64,11 +68,12 @@ class View:
             for name, each in classes.items()
         }
         self._before = passed, {name: each.results for name, each in classes.items()}
-        in_flight = fed.sent - fed.acked
-        title = f"{passed:5.1f} of {seconds:g} s   {fed.acked:,} rows acknowledged, {in_flight} in flight"
+        title = f"{passed:5.1f} of {seconds:g} s   {fed.acked:,} rows acknowledged"
         if clock is not None:
             title += f"   {clock} in the homes"
-        self._live.update(_page(title, classes, rates), refresh=True)
+        latencies = {name: (each.p50, each.p99) for name, each in recent.items()}
+        table = _table(classes, rates, ("recent p50", "p99"), latencies)
+        self._live.update(Group(Text(), Text(title), Text(), table), refresh=True)
 
     def summary(self, seconds: float, outcome: Outcome) -> None:
         """Print the summary."""
@@ -77,25 +82,32 @@ class View:
             title += f", {outcome.tuples_acked:,} acknowledged, {outcome.tuples_lost} lost"
         if outcome.told is None:
             rates = {name: each.results / seconds for name, each in outcome.classes.items()}
-            self._console.print(_page(title, outcome.classes, rates))
+            latencies = {name: each.latency_ms.values() for name, each in outcome.classes.items()}
+            table = _table(outcome.classes, rates, QUANTILES, latencies)
+            self._console.print(Group(Text(title), Text(), table))
             return
         self._console.print(Group(Text(), _acts(outcome.told), Text(), *_bars(outcome.told)))
+        if outcome.told.fires and not outcome.told.alarms:
+            self._console.print("", "No fire was found while the demo watched.", sep="\n")
         for alarm in outcome.told.alarms:
             self._console.print(Text(), Text(_said(alarm)), sep="\n")
         self._console.print(Text(), Text(title, style="dim"), sep="\n")
 
 
-def _page(title: str, classes: dict[str, ClassMetrics], rates: dict[str, float]) -> RenderableType:
+def _table(
+    classes: Mapping[str, ClassMetrics],
+    rates: Mapping[str, float],
+    headings: Iterable[str],
+    latencies: Mapping[str, Iterable[float | None]],
+) -> RenderableType:
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1))
     table.add_column("class")
-    for heading in ("priority", "queries", "results", "results/s", *(f"{name} ms" for name in QUANTILES)):
+    for heading in ("priority", "queries", "results", "per s", *headings):
         table.add_column(heading, justify="right")
     for name, each in classes.items():
-        latency = ("-" if (value := each.latency_ms[key]) is None else f"{value:.2f}" for key in QUANTILES)
-        table.add_row(
-            name, str(each.priority), str(each.queries), str(each.results), f"{rates[name]:.0f}", *latency
-        )
-    return Group(Text(title), Text(), table)
+        counts = (str(each.priority), str(each.queries), f"{each.results:,}", f"{rates[name]:,.0f}")
+        table.add_row(Text(name, style=_COLOURS.get(name, "")), *counts, *map(_time, latencies[name]))
+    return table
 
 
 def _acts(told: Told) -> RenderableType:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
+from collections import Counter, deque
 from dataclasses import dataclass
+from typing import Any
 
 from mavstream import AsyncClient, AsyncQuery
 from mavstream_feeder.demo.alarms import QUERY, FireAlarms
+from mavstream_feeder.demo.latencies import Latencies
 from mavstream_feeder.demo.outcome import ClassMetrics
 from mavstream_feeder.demo.queries import CLASSES
 
 _TIMEOUT = 60.0
 _PERIOD = 0.1
+_RECENT = 5.0
+"""Seconds whose answers are recent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,9 @@ class Watch:
         self._alarms = alarms
         self._submitted: list[SubmittedQuery] = []
         self._received: Counter[str] = Counter()
+        self._history: deque[tuple[float, dict[str, Any]]] = deque()
+        self.recent: dict[str, Latencies] = {}
+        """Latencies of each class over the last seconds before `metrics` was called."""
         self._tasks: list[asyncio.Task[None]] = []
 
     async def submit(self, prefix: str) -> None:
@@ -47,6 +54,7 @@ class Watch:
     async def metrics(self) -> dict[str, ClassMetrics]:
         """Return the metrics of each class so far."""
         stats = (await self._client.stats())["classes"]
+        self._remember(stats)
         of_class: Counter[str] = Counter()
         for each in self._submitted:
             of_class[each.class_] += self._received[each.name]
@@ -54,6 +62,14 @@ class Watch:
             each.name: ClassMetrics.of(stats[each.name], len(each.queries), of_class[each.name])
             for each in CLASSES
         }
+
+    def _remember(self, stats: dict[str, Any]) -> None:
+        now = time.monotonic()
+        self._history.append((now, stats))
+        while now - self._history[0][0] > _RECENT:
+            self._history.popleft()
+        before = self._history[0][1]
+        self.recent = {each.name: Latencies.between(before[each.name], stats[each.name]) for each in CLASSES}
 
     async def settle(self, *, all_answer: bool = True) -> list[str]:
         """Wait until all input is processed and all results are received; return failed checks.

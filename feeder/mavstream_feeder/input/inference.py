@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from mavstream_feeder.errors import UnreadableFile
 from mavstream_feeder.input.files import column_names, csv_sample, kind_of
 from mavstream_protocol import FieldSpec, FieldType, StreamSpec
+from mavstream_protocol.model_errors import causes, quoted, sentence
 from mavstream_protocol.row_files.guessing import guess_types
 from mavstream_protocol.row_files.reading import Reading
 from mavstream_protocol.tuples.arrow_types import field_type_of
@@ -69,7 +70,7 @@ def stream_of_fields(
     try:
         return StreamSpec(name=name, fields=tuple(fields), event_time=event_time)
     except ValidationError as error:
-        reasons = "; ".join(item["msg"] for item in error.errors())
+        reasons = "; ".join(sentence(item, quoted(item, "the stream")) for item in causes(error.errors()))
         raise UnreadableFile(f"{source} does not fit a stream '{name}': {reasons}") from None
 
 

@@ -96,7 +96,11 @@ class Binder:
             return alike[0]
         if name.lower() in LEFT_OUT and self._text[tree.start] != '"':
             raise unsupported_word(name)
-        raise ExpressionError("unknown_field", _unknown_field(name, alike, list(self._columns)))
+        if self._text[tree.start] == '"' and not alike:
+            detail = f"there is no field `{name}`; use single quotes for text: '{name}'"
+        else:
+            detail = _unknown_field(name, alike, list(self._columns))
+        raise ExpressionError("unknown_field", detail)
 
     def part(self, tree: Tree) -> Part:
         """Return the text of a tree, for error messages."""

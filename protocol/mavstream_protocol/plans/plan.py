@@ -17,6 +17,7 @@ from pydantic import (
 
 from mavstream_protocol.errors import InvalidPlan, ProblemItem
 from mavstream_protocol.explained import refusal
+from mavstream_protocol.model_errors import causes, sentence
 from mavstream_protocol.names import Name
 from mavstream_protocol.plans.hints import Hints
 from mavstream_protocol.plans.windows import AggregateWindow, NonNegativeSpan, Window
@@ -311,7 +312,7 @@ class Plan(BaseModel):
         try:
             return cls.model_validate(data)
         except ValidationError as error:
-            raise InvalidPlan([_item(details) for details in error.errors()[:_MAX_ITEMS]]) from None
+            raise InvalidPlan([_item(details) for details in causes(error.errors())[:_MAX_ITEMS]]) from None
 
     @property
     def streams(self) -> frozenset[str]:
@@ -370,9 +371,10 @@ def _item(details: Any) -> ProblemItem:
             detail=f"expected a name of letters, digits and underscores, at most 64, got {got}",
         )
     code = "invalid_window" if "window" in path else "invalid_value"
-    return ProblemItem(
-        pointer=pointer, code=code, detail=f"{details['msg'].removeprefix('Value error, ')} (got {got})"
-    )
+    text = sentence(details, f"'{path[-1] if path else 'plan'}'")
+    if "reason" in details.get("ctx", {}):
+        text += f" (got {got})"
+    return ProblemItem(pointer=pointer, code=code, detail=text)
 
 
 def _is_tag(location: list[str], index: int) -> bool:

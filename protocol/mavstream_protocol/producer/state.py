@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 import orjson
 
-from mavstream_protocol.errors import MavstreamError, Problem
+from mavstream_protocol.errors import InvalidObject, MavstreamError, Problem, ProblemItem
+from mavstream_protocol.names import read_name
 from mavstream_protocol.producer.frames import Frame, frame_message
 from mavstream_protocol.producer.send_window import SendWindow
 from mavstream_protocol.wire.feed import Ack, Acks, End, Ended, Format, Hello, Reject, Welcome, to_producer
@@ -66,7 +67,12 @@ class ProducerState:
     """Send windows by stream: processes the server's messages and yields messages to send, without I/O."""
 
     def __init__(self, producer: str, form: Format = Format.ARROW) -> None:
-        self.producer = producer
+        """Start without windows; raises InvalidObject for a producer name that is no identifier."""
+        try:
+            self.producer = read_name(producer)
+        except ValueError as error:
+            item = ProblemItem(pointer="producer", code="name", detail=str(error))
+            raise InvalidObject([item]) from None
         self.windows: dict[str, SendWindow] = {}
         self.form = form
         self.max_frame_bytes = 1 << 20

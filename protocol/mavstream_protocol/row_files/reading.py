@@ -66,7 +66,11 @@ class BadRows:
 
     def _write(self, row: BadRow) -> None:
         if self._file is None:
-            self._file = Path(self.policy).open("w", newline="", encoding="utf-8")  # noqa: SIM115
+            try:
+                self._file = Path(self.policy).open("w", newline="", encoding="utf-8")  # noqa: SIM115
+            except OSError as error:
+                reason = f"{error.strerror}: give --bad-rows another file, 'skip' or 'stop'"
+                raise BadRowFound(f"file '{self.policy}' for bad rows cannot be written: {reason}") from None
             csv.writer(self._file).writerow(BadRow._fields)
         csv.writer(self._file).writerow(["" if value is None else value for value in row])
         self._file.flush()

@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from mavstream_protocol.model_errors import causes, quoted, sentence
 from mavstream_protocol.plans.hints import Hints
 from mavstream_protocol.plans.plan import NODES, OPERATORS
 from mavstream_protocol.sql.cursor import Cursor
@@ -85,5 +86,6 @@ def _statistics(cursor: Cursor) -> tuple[str, Hints]:
     try:
         return operator, Hints.model_validate(given)
     except ValidationError as error:
-        message = error.errors()[0]["msg"]
+        first = causes(error.errors())[0]
+        message = sentence(first, quoted(first, "the hint"))
         raise cursor.source.error("invalid_hint", message, start, cursor.last_end) from None

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from mavstream_protocol.errors import InvalidSql
+from mavstream_protocol.model_errors import causes, sentence
 from mavstream_protocol.names import closest
 from mavstream_protocol.sql.cursor import Cursor
 from mavstream_protocol.sql.tokens import NUMBER, QUOTED, WORD
@@ -49,8 +50,6 @@ QUERY_OPTIONS: Mapping[str, Path] = {
 """Options of a query; also `latency_p95` for any percentile, and `worth_readings` for any stream."""
 CLASS_OPTIONS: Mapping[str, Path] = {"latency": ("latency",), "description": ("description",)}
 """Options of a class."""
-# Errors that do not say what they are about.
-_GENERAL = ("enum", "less_than_equal", "greater_than_equal", "string_type", "string_too_long", "too_short")
 _PERCENTILE = re.compile(r"latency_(p[0-9]+)(?:_([0-9]+))?")
 
 
@@ -139,16 +138,14 @@ def _value(cursor: Cursor) -> str | int | float | bool:
 
 def _invalid(error: ValidationError, options: list[Option], cursor: Cursor, start: int) -> InvalidSql:
     """Return the error at the option that the model names, or at the statement."""
-    details = error.errors()[0]
+    details = causes(error.errors())[0]
     location = tuple(map(str, details["loc"]))
     shared = {option.span: _shared(option.path, location) for option in options}
     span = max(shared, key=lambda each: shared[each], default=(start, cursor.last_end))
     if not shared.get(span):
         span = (start, cursor.last_end)
-    message = details["msg"].removeprefix("Value error, ")
-    if details["type"] in _GENERAL:
-        message = f"`{location[-1]}`: {message[0].lower()}{message[1:]}, got {details['input']!r}"
-    elif shared.get(span):
+    message = sentence(details, f"`{location[-1]}`" if location else "the statement")
+    if shared.get(span) and not message.startswith("`"):
         name = cursor.source.text[slice(*span)].partition("=")[0].strip()
         if name.partition("_")[0].lower() not in message:
             message = f"`{name}`: {message}"

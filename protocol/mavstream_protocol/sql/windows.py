@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from mavstream_protocol.errors import InvalidSql
+from mavstream_protocol.model_errors import causes, quoted, sentence
 from mavstream_protocol.plans.windows import AggregateWindow
 from mavstream_protocol.quantities import format_duration
 from mavstream_protocol.sql.cursor import Cursor, Name
@@ -104,7 +105,8 @@ def _checked(data: dict[str, Any], source: SqlSource, start: int, end: int) -> A
 
 
 def _invalid(error: ValidationError, source: SqlSource, start: int, end: int) -> InvalidSql:
-    message = error.errors()[0]["msg"].removeprefix("Value error, ")
+    first = causes(error.errors())[0]
+    message = sentence(first, quoted(first, "it"))
     return source.error("invalid_window", f"the window is not valid: {message}", start, end)
 
 

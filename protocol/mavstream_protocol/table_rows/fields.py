@@ -9,6 +9,7 @@ import pyarrow as pa
 from pydantic import ValidationError
 
 from mavstream_protocol.errors import InvalidTuples, ProblemItem
+from mavstream_protocol.model_errors import causes, quoted, sentence
 from mavstream_protocol.schema import Field, FieldType, Schema
 from mavstream_protocol.table_rows.csv_cells import FORMS
 from mavstream_protocol.tables import TableFields
@@ -105,13 +106,17 @@ def _checked(fields: list[Field]) -> Schema:
     try:
         return TableFields.of(Schema(tuple(fields))).schema()
     except ValidationError as error:
-        raise InvalidTuples([_unusable(item, fields) for item in error.errors(include_url=False)]) from None
+        raise InvalidTuples(
+            [_unusable(item, fields) for item in causes(error.errors(include_url=False))]
+        ) from None
 
 
 def _unusable(item: Any, fields: list[Field]) -> ProblemItem:
     index = item["loc"][1] if len(item["loc"]) > 1 and isinstance(item["loc"][1], int) else None
     if index is None:
-        return ProblemItem(pointer="columns", code=item["type"], detail=item["msg"])
+        return ProblemItem(
+            pointer="columns", code=item["type"], detail=sentence(item, quoted(item, "the table"))
+        )
     name = fields[index].name[:64]
     detail = f"column {shown(name)} cannot be a field: use letters, digits and underscores, at most 64"
     return _of_column(name, "invalid_name", detail)

@@ -84,7 +84,10 @@ class Auth:
         principal = self.identify(connection)
         if not principal.is_admin and principal.role not in roles:
             needed = " or ".join(dict.fromkeys((*roles, Role.ADMIN)))
-            raise Forbidden(f"this needs a token of role {needed}, got one of role {principal.role}")
+            raise Forbidden(
+                f"this needs a token of role {needed}, got one of role {principal.role}: give another with "
+                "--token or MAVSTREAM_TOKEN"
+            )
         return principal
 
     def _find(self, connection: HTTPConnection) -> Principal:
@@ -92,14 +95,16 @@ class Auth:
             return ANYBODY
         token = token_of(connection, query=self._settings.query_token)
         if token is None:
-            raise NotAuthorised("got no token: send the header 'Authorization: Bearer TOKEN'")
+            raise NotAuthorised(
+                "got no token: give --token, set MAVSTREAM_TOKEN, or send 'Authorization: Bearer TOKEN'"
+            )
         # Found by its hash, so the time that it takes reveals nothing about the tokens.
         digest, address = hash_secret(token), "" if connection.client is None else connection.client.host
         self._attempts.check(address, digest)
         principal = self._principals.get(digest)
         if principal is None:
             self._attempts.wrong(address)
-            raise NotAuthorised("the token is not known to this server: ask its operator for one")
+            raise NotAuthorised("the token is not known to this server: check --token and MAVSTREAM_TOKEN")
         self._attempts.right(address, digest)
         return principal
 

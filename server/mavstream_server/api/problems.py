@@ -15,11 +15,13 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from mavstream_protocol.errors import InvalidPlan, MavstreamError, Problem, ProblemItem
+from mavstream_protocol.model_errors import causes, quoted, sentence
 from mavstream_protocol.plans.plan import Plan
 from mavstream_server.core.errors import problem_of
 
 _LOG = logging.getLogger("mavstream.api")
 MEDIA_TYPE = "application/problem+json"
+INVALID_REQUEST = "The request is not valid"
 
 _DESCRIPTIONS = {
     400: "The request cannot be read",
@@ -107,7 +109,7 @@ async def on_http_error(request: Request, error: Exception) -> Response:
 async def on_invalid_request(request: Request, error: Exception) -> Response:
     """Handle a request that does not match its models: 400 if unreadable, 415, or 422 with pointers."""
     assert isinstance(error, RequestValidationError)
-    found = error.errors()
+    found = causes(error.errors())
     in_body = [item for item in found if item["loc"][:1] == ("body",)]
     broken = next((item for item in in_body if item["type"] == "json_invalid"), None)
     if broken is not None:
@@ -119,8 +121,10 @@ async def on_invalid_request(request: Request, error: Exception) -> Response:
             _problem(415, "unsupported_media_type", f"the body must be application/json, {shown}")
         )
     items = invalid_items(found, error.body)
-    detail = "; ".join(f"{item.pointer}: {item.detail}" for item in items)
-    return ProblemResponse(_problem(422, "invalid_request", detail, items))
+    text = "; ".join(f"{item.pointer}: {item.detail}" for item in items)
+    return ProblemResponse(
+        Problem(title=INVALID_REQUEST, status=422, code="invalid_request", detail=text, errors=items)
+    )
 
 
 async def on_unexpected(request: Request, error: Exception) -> Response:
@@ -196,22 +200,8 @@ def _position(error: Mapping[str, Any], body: object) -> str:
 def _item(error: Mapping[str, Any]) -> ProblemItem:
     where, *path = error["loc"]
     pointer = "/".join(map(str, path)) or str(where)
-    name = f"'{path[-1]}'" if path else f"the {where}"
     if where in ("query", "header"):
         pointer = f"{where}/{pointer}"
-    kind, code = error["type"], error["type"]
-    if kind == "missing":
-        detail = f"{name} is required"
-    elif kind == "extra_forbidden":
-        code, detail = "unknown_key", f"{name} is not known here: leave it out"
-    elif "reason" in error.get("ctx", {}):
-        detail = error["msg"]
-    else:
-        message = error["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
-        detail = f"{name}: {message}, got {_shown(error.get('input'))}"
-    return ProblemItem(pointer=pointer, code=code, detail=detail)
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+    code = "unknown_key" if error["type"] == "extra_forbidden" else error["type"]
+    subject = quoted(error, "the body") if path else f"the {where}"
+    return ProblemItem(pointer=pointer, code=code, detail=sentence(error, subject))

@@ -23,6 +23,7 @@ from mavstream_server.catalog.owners import Owners
 from mavstream_server.catalog.producers import ProducerRegistry
 from mavstream_server.catalog.runs import Runs
 from mavstream_server.catalog.seen_fields import Seen, SeenFields
+from mavstream_server.catalog.starts import QueryStarts
 from mavstream_server.core.errors import Conflict, NotFound, Refused, WrongVersion
 
 Spec = TypeVar("Spec", bound=BaseModel)
@@ -78,6 +79,7 @@ class Catalog:
         self.appends = AppendRecords(self._database)
         self.seen_fields = SeenFields(self._database)
         self.runs = Runs(self._database)
+        self.starts = QueryStarts(self._database)
         self.producers = ProducerRegistry(self._database, self.owners, max_producers, now_us)
         if not self._database.run("SELECT 1 FROM classes WHERE name = ?", DEFAULT_CLASS).fetchone():
             self.put_class(QueryClass(name=DEFAULT_CLASS))
@@ -258,8 +260,9 @@ class Catalog:
             self.owners.remove("query", id_)
             self.drop_replacement(id_)
             self.seen_fields.remove_query(id_)
-            self._database.run("DELETE FROM seams WHERE query = ?", id_)
             self.runs.remove(id_)
+            self.starts.remove(id_)
+            self._database.run("DELETE FROM seams WHERE query = ?", id_)
         self._specs.pop(id_, None)
 
     def rewrite(

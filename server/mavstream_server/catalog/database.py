@@ -13,7 +13,7 @@ from mavstream_server.catalog.unique_names import make_names_unique
 from mavstream_server.core.errors import Refused, StorageFailed, StorageFull
 from mavstream_server.core.storage import failpoints
 
-VERSION = 7
+VERSION = 8
 _SQLITE = b"SQLite format 3\0"
 _APPLICATION = 0x4D765374  # "MvSt": distinguishes catalogs from SQLite files of other programs
 
@@ -72,6 +72,12 @@ _RUNS = """
 CREATE TABLE runs (query TEXT PRIMARY KEY, last TEXT NOT NULL, before TEXT) WITHOUT ROWID;
 """
 
+# Until then an epoch, which is counted before an engine gets a query, said that one has run it.
+_STARTS = """
+CREATE TABLE starts (query TEXT PRIMARY KEY, begun INTEGER NOT NULL, resumes TEXT) WITHOUT ROWID;
+INSERT INTO starts SELECT id, 1, NULL FROM queries WHERE epoch > 0;
+"""
+
 _SEAMS = """
 CREATE TABLE seams (
     query TEXT NOT NULL, revision INTEGER NOT NULL, seam TEXT NOT NULL, PRIMARY KEY (query, revision)
@@ -90,6 +96,7 @@ _MIGRATIONS: tuple[tuple[_Step | None, str], ...] = (
     (None, _REPLACEMENTS),
     (None, _SEEN_FIELDS),
     (None, _RUNS),
+    (None, _STARTS),
     (None, _SEAMS),
 )
 

@@ -77,37 +77,39 @@ class NotFound(ServiceError):
     def stream(cls, name: str, known: Iterable[str] = ()) -> NotFound:
         """Return the error for a stream that does not exist."""
         return cls(
-            f"there is no stream '{name}': create it with POST /v1/streams{_meant(name, known)}",
+            f"there is no stream '{name}': create it with 'mavstream stream create'{_meant(name, known)}",
             code="unknown_stream",
         )
 
     @classmethod
     def query(cls, ref: str, known: Iterable[str] = ()) -> NotFound:
         """Return the error for a query that does not exist, by its id or name."""
-        listed = "GET /v1/queries lists those that there are"
+        listed = "'mavstream query list' lists those that there are"
         return cls(f"there is no query '{ref}': {listed}{_meant(ref, known)}", code="unknown_query")
 
     @classmethod
     def producer(cls, name: str, known: Iterable[str] = ()) -> NotFound:
         """Return the error for a producer that does not exist."""
         return cls(
-            f"there is no producer '{name}': GET /v1/producers lists all{_meant(name, known)}",
+            f"there is no producer '{name}': 'mavstream producer list' lists all{_meant(name, known)}",
             code="unknown_producer",
         )
 
     @classmethod
     def table(cls, name: str, known: Iterable[str] = ()) -> NotFound:
         """Return the error for a table that does not exist."""
+        how = f"make it with 'mavstream table put {name} FILE'"
         return cls(
-            f"there is no table '{name}': make it with PUT /v1/tables/{name}{_meant(name, known)}",
+            f"there is no table '{name}': {how}{_meant(name, known)}",
             code="unknown_table",
         )
 
     @classmethod
     def class_(cls, name: str, known: Iterable[str] = ()) -> NotFound:
         """Return the error for a class that does not exist."""
+        how = f"create it with 'mavstream class set {name} PRIORITY'"
         return cls(
-            f"there is no class '{name}': create it with PUT /v1/classes/{name}{_meant(name, known)}",
+            f"there is no class '{name}': {how}{_meant(name, known)}",
             code="unknown_class",
         )
 

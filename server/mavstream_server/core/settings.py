@@ -23,6 +23,7 @@ from mavstream_protocol.admission import AdmissionPolicy
 from mavstream_protocol.described import Described
 from mavstream_protocol.explained import refusal
 from mavstream_protocol.hosts import is_loopback
+from mavstream_protocol.model_errors import causes, sentence
 from mavstream_protocol.quantities import parse_duration, parse_size
 from mavstream_protocol.scheduling import Sharing, SourceService
 from mavstream_protocol.tokens import Role
@@ -322,8 +323,8 @@ class Settings(Described):
 
 def _refused(error: ValidationError, given: set[str]) -> Refused:
     messages = []
-    for item in error.errors(include_url=False, include_input=False):
+    for item in causes(error.errors(include_url=False, include_input=False)):
         name = str(item["loc"][0]) if item["loc"] else "settings"
         where = f"--{name.replace('_', '-')}" if name in given else PREFIX + name.upper()
-        messages.append(f"{where}: {item['msg']}")
+        messages.append(f"{where}: {sentence(item, 'the value', shown=False)}")
     return Refused("; ".join(messages), code="invalid_settings")

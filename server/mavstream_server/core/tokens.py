@@ -8,6 +8,7 @@ from pathlib import Path
 from pydantic import SecretStr, ValidationError
 
 from mavstream_protocol.explained import refusal
+from mavstream_protocol.model_errors import causes, quoted, sentence
 from mavstream_protocol.tokens import Role, TokensFile, hash_secret
 from mavstream_server.core.errors import Refused
 from mavstream_server.core.principal import Principal
@@ -64,9 +65,12 @@ def read_tokens(file: Path, *, loopback: bool) -> dict[str, Principal]:
     try:
         found = _hashed(text) if text.lstrip().startswith("{") else _plain(text, loopback)
     except ValidationError as error:
-        # Neither the input nor the context: both may hold a secret.
-        items = error.errors(include_url=False, include_input=False, include_context=False)
-        reasons = "; ".join(f"{'/'.join(map(str, item['loc']))}: {item['msg']}" for item in items)
+        # Not the input, which may hold a secret.
+        items = causes(error.errors(include_url=False, include_input=False))
+        reasons = "; ".join(
+            f"{'/'.join(map(str, item['loc']))}: {sentence(item, quoted(item, 'the file'), shown=False)}"
+            for item in items
+        )
         raise Refused(f"tokens file '{file}' is not valid: {reasons}", code="invalid_tokens") from None
     except ValueError as error:
         raise Refused(f"tokens file '{file}' is not valid: {error}", code="invalid_tokens") from None

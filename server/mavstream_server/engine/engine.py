@@ -253,15 +253,21 @@ class Engine:
         self.intake.remove(query)
         self.chains.relieve()
 
-    def resume(self, id_: str) -> None:
-        """Resume a paused query with the next rows to arrive; windows that overlap the pause are dropped."""
+    def resume(self, id_: str, positions: Mapping[str, int] | None = None) -> None:
+        """Resume a paused query at these positions of its streams, or with the next rows to arrive.
+
+        Windows that overlap the pause are dropped.
+        """
         query = self.query(id_)
         query.become(QueryState.RUNNING)
         self.plan_changes.resumed(query)
         query.blocked = False
         for node, task in zip(query.request.plan.sources, query.sources.values(), strict=True):
             if not task.work.ended:
-                task.work.resume(self.intake.feeds[node.stream].reader.end)
+                end = self.intake.feeds[node.stream].reader.end
+                wanted = end if positions is None else positions.get(node.stream, end)
+                # It may have read on before its pause took effect.
+                task.work.resume(max(min(wanted, end), task.work.cursor.position))
                 self.intake.add(node.stream, task)
 
     def hold(self, query: RunningQuery) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from mavstream_protocol.errors import InvalidTuples, MavstreamError, ProblemItem
+from mavstream_protocol.model_errors import causes, quoted, sentence
 from mavstream_protocol.schema import Schema
 from mavstream_protocol.tuples import decode_columns, decode_message, decode_rows
 from mavstream_protocol.wire.envelope import unseal
@@ -124,8 +125,8 @@ class ProducerSession:
         try:
             hello = Hello.model_validate(parsed)
         except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            raise NotUnderstood(f"hello: {'/'.join(map(str, first['loc']))}: {first['msg']}") from None
+            first = causes(error.errors(include_url=False))[0]
+            raise NotUnderstood(f"hello: {sentence(first, quoted(first, 'the message'))}") from None
         self.producer = hello.producer
         try:
             self._connected(self)

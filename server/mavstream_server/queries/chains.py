@@ -39,16 +39,16 @@ def require_readable(plan: TypedPlan, read_from: ReadFrom, registry: QueryRegist
     """Raise Conflict if a plan reads the results of a query that gives no more, or that runs elsewhere."""
     for name, id_ in plan.upstream_queries.items():
         query = registry.find(id_)
-        if query is not None and query.getting is not None and query.getting != registry.results.get(name):
-            raise Conflict(
-                f"query '{name}' is getting other columns: try again when its plan was replaced",
-                code="query_changing",
-            )
         if query is not None and query.outside:
             raise Conflict(
                 f"query '{name}' has backend '{query.record.spec.backend.value}', and plans read results of "
                 "the server's own engine: put the plan of that query in the place of its results",
                 code="upstream_outside",
+            )
+        if query is not None and query.getting is not None and query.getting != registry.results.get(name):
+            raise Conflict(
+                f"query '{name}' is getting other columns: try again when its plan was replaced",
+                code="query_changing",
             )
         if query is not None and query.final is not None and read_from is not ReadFrom.EARLIEST:
             raise Conflict(

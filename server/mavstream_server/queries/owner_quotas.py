@@ -32,7 +32,7 @@ class OwnerQuotas:
         if most is not None and len(self._owned(principal)) >= most:
             raise TooMany(
                 f"token '{principal.name}' has {most} queries, ended ones included, which is its quota: "
-                "remove some with DELETE /v1/queries/{id}",
+                "remove some with 'mavstream query delete'",
                 code="token_queries",
             )
 

@@ -65,8 +65,10 @@ class Query:
         """Whether the query waits for its start_at."""
         self.placed = False
         """Whether the current engine process runs the query."""
-        self.begun = record.epoch > 0
+        self.begun = False
         """Whether an engine ever ran the query."""
+        self.resumes: Mapping[str, int] | None = None
+        """Where it goes on after its last pause, by stream; None if it was never resumed."""
         self.suspect = False
         """Whether it killed an engine: it then shares no operators, so that no other is blamed for it."""
         self.paused = False
@@ -79,12 +81,12 @@ class Query:
         """Whether walking its plan would block the event loop."""
         self.running_plans = RunningPlans()
         """Plans that the query was migrated to."""
+        self.heard: Heard | None = None
+        """The last report of the runner that runs it, if another backend does."""
         self.getting: StreamShape | None = None
         """Its results to come, while its plan is being replaced."""
         self.seams: dict[int, Seam] = {}
         """Where its plan was replaced, by revision."""
-        self.heard: Heard | None = None
-        """The last report of the runner that runs it, if another backend does."""
         self.lock = asyncio.Lock()
         self._known_schema = schema
 

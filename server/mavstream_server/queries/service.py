@@ -107,6 +107,7 @@ class QueryService:
             shapes,
             schemas,
             catalog.seen_fields,
+            catalog.starts,
         )
         checkpoints = CheckpointStore(settings.checkpoints_directory)
         self._finisher = QueryFinisher(
@@ -176,6 +177,7 @@ class QueryService:
             self.start_times,
             self.classes.has,
             self._beginning.begin_early,
+            self._beginning.ends,
         )
         self._replacement = QueryReplacement(
             registry,

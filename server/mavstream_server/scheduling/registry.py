@@ -8,6 +8,7 @@ from typing import Any, Self, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from mavstream_protocol.errors import InvalidObject, ProblemItem
+from mavstream_protocol.model_errors import causes, quoted, sentence
 from mavstream_protocol.names import closest
 from mavstream_server.scheduling.policy import Level, Policy, PolicyOptions
 from mavstream_server.scheduling.view import View
@@ -44,17 +45,18 @@ def check_options(name: str, options: Mapping[str, Any] | None = None) -> Policy
     try:
         return kind.Options.model_validate(dict(options or {}))
     except ValidationError as error:
-        raise InvalidPolicy(
-            [
-                ProblemItem(
-                    pointer="/".join(["options", *map(str, item["loc"])]),
-                    code="invalid_option",
-                    detail=f"policy {name!r}: {item['msg']} (got {item['input']!r}); "
-                    f"its options are: {', '.join(kind.Options.model_fields) or 'none'}",
-                )
-                for item in error.errors()
-            ]
-        ) from None
+        known = ", ".join(kind.Options.model_fields) or "none"
+        raise InvalidPolicy([_invalid_option(name, item, known) for item in causes(error.errors())]) from None
+
+
+def _invalid_option(policy: str, error: Mapping[str, Any], known: str) -> ProblemItem:
+    option = quoted(error, "the options")
+    if error["type"] == "extra_forbidden":
+        text = f"policy '{policy}' has no option {option}: its options are {known}"
+    else:
+        text = f"policy '{policy}': {sentence(error, option)}; its options are {known}"
+    pointer = "/".join(["options", *map(str, error["loc"])])
+    return ProblemItem(pointer=pointer, code="invalid_option", detail=text)
 
 
 def _kind(name: str) -> type[Policy[Any]]:

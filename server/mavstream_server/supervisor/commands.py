@@ -68,9 +68,9 @@ class EngineCommands(ABC):
         """Detach a query from its streams."""
         await self.call(PauseQuery(id_))
 
-    async def resume_query(self, id_: str) -> None:
-        """Let a paused query continue with the next rows."""
-        await self.call(ResumeQuery(id_))
+    async def resume_query(self, id_: str, positions: Mapping[str, int] | None = None) -> None:
+        """Let a paused query continue at these positions of its streams; None for the next rows."""
+        await self.call(ResumeQuery(id_, positions))
 
     async def reclass(self, id_: str, class_name: str) -> None:
         """Move a query to another class."""

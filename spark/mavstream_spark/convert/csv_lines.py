@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from mavstream_protocol import FieldSpec, FieldType, StreamSpec
+from mavstream_protocol.model_errors import causes, quoted, sentence
 from mavstream_spark.convert.lines import KIND, LINE, REASON, STREAM, Output
 from mavstream_spark.errors import InvalidJob, UnreadableInput
 
@@ -109,10 +110,15 @@ def parse_fields(stream: str, text: str, event_time: str | None) -> StreamSpec:
             event_time = next((each.name for each in fields if each.type is FieldType.TIMESTAMP), None)
         return StreamSpec(name=stream, fields=fields, event_time=event_time)
     except (ValidationError, ValueError) as error:
-        reason = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
+        reason = _reason(error) if isinstance(error, ValidationError) else str(error)
         raise InvalidJob(
             f"fields '{text}' are not a stream: {reason}; write them like 'at timestamp, room string null'"
         ) from None
+
+
+def _reason(error: ValidationError) -> str:
+    first = causes(error.errors())[0]
+    return sentence(first, quoted(first, "the stream"))
 
 
 def _field(words: list[str]) -> FieldSpec:

@@ -66,7 +66,7 @@ def test_a_name_belongs_to_one_object_until_that_is_deleted(run: Run) -> None:
 def test_a_name_is_not_an_id(run: Run) -> None:
     async def test(made: Service) -> None:
         id_ = (await made.queries.register(HOT)).id
-        with pytest.raises(InvalidQuery, match=f"'{id_}' looks like the id of a query"):
+        with pytest.raises(InvalidQuery, match=f"'{id_}' is no.* the id of a query, its name is 'hot'"):
             await made.queries.register({**HOT, "name": id_})
         with pytest.raises(NotFound, match=r"no query 'hat': .* or did you mean 'hot'"):
             made.queries.get("hat")

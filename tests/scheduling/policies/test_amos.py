@@ -386,7 +386,7 @@ def test_by_default_it_chooses_from_the_policies_of_the_paper() -> None:
     [
         ({"policies": [{"policy": "best"}]}, "unknown policy 'best'; known are"),
         ({"policies": [{"policy": "cqc"}]}, "'cqc' is a policy of class level"),
-        ({"policies": [{"policy": "rr", "options": {"tuples": 0}}]}, "policy 'rr': Input should be greater"),
+        ({"policies": [{"policy": "rr", "options": {"tuples": 0}}]}, "policy 'rr': 'tuples' must be greater"),
         ({"policies": []}, "at least 1 item"),
         ({"decay": 0.5}, "less than 0.5"),
         ({"interval_ms": 0}, "greater than 0"),

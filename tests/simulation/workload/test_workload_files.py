@@ -155,14 +155,14 @@ def test_utilisation_scales_the_work_on_tuples() -> None:
         (
             "cost_us: 5",
             "cost_us: cheap",
-            "small: queries/0/operators/o/cost_us: expected a number, {from, to}",
+            "small: queries/0/operators/o/cost_us: 'cost_us': expected a number, {from, to}",
         ),
         (
             "cost_us: 5",
             "cost_us: -5",
-            "queries/0/operators/o/cost_us: Input should be greater than or equal to 0",
+            "queries/0/operators/o/cost_us: 'cost_us' must be greater than or equal to 0, got -5",
         ),
-        ("cost_us: 5", "price: 5", "queries/0/operators/o/price: Extra inputs are not permitted (got 5)"),
+        ("cost_us: 5", "price: 5", "queries/0/operators/o/price: 'price' is not known here: leave it out"),
         ("class: c,", "class: d,", "queries/0/class: unknown class 'd'; known are: c"),
         ("input: s,", "", "queries/0/operators/o: an operator needs either input or inputs"),
         ('"*":', "other:", "streams: stream 's' is read by a query but not defined"),

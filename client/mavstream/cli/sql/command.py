@@ -63,4 +63,5 @@ def _read(path: Path) -> str:
     try:
         return path.read_text()
     except (OSError, UnicodeDecodeError) as error:
-        raise typer.BadParameter(f"'{path}' cannot be read: {error}", param_hint="--file") from None
+        reason = getattr(error, "strerror", None) or error
+        raise typer.BadParameter(f"'{path}' cannot be read: {reason}", param_hint="--file") from None

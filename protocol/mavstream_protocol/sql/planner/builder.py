@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from mavstream_protocol.errors import InvalidPlan, InvalidSql
+from mavstream_protocol.model_errors import causes, quoted, sentence
 from mavstream_protocol.plans.hints import Hints
 from mavstream_protocol.plans.inference import infer_node
 from mavstream_protocol.plans.inference_scope import Scope
@@ -68,9 +69,9 @@ class PlanBuilder:
         try:
             node = _NODE.validate_python({"op": op, **given} | ({"hints": hints} if hints else {}))
         except ValidationError as error:
-            details = error.errors()[0]
+            details = causes(error.errors())[0]
             where = _place("/".join(map(str, details["loc"][1:])), spans or {}, span)
-            message = details["msg"].removeprefix("Value error, ")
+            message = sentence(details, quoted(details, f"`{op}`"))
             raise self.source.error("invalid_value", message, *where) from None
         self._infer(name, node, hints, span, spans or {})
         self._nodes[name] = node

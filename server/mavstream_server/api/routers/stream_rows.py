@@ -75,8 +75,8 @@ def _refuse_derived(name: str, parts: Services) -> None:
     if derived is not None and isinstance(derived.spec, DerivedStreamSpec):
         query = derived.spec.derived_from
         raise Conflict(
-            f"stream '{name}' is derived: its rows are the results of query '{query}', which "
-            f"GET /v1/queries/{query}/results returns",
+            f"stream '{name}' is derived: its rows are the results of query '{query}': read these, with "
+            f"'mavstream query watch {query}' or GET /v1/queries/{query}/results",
             code="derived_stream",
         )
 

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from pydantic import ValidationError
 
 from mavstream_protocol.errors import ProblemItem
+from mavstream_protocol.model_errors import quoted, sentence
 from mavstream_protocol.names import Name
 from mavstream_protocol.schema import Schema
 from mavstream_protocol.tables import read_fields
@@ -94,7 +95,9 @@ def _declared(fields: str) -> Schema:
     try:
         return read_fields(fields).schema()
     except ValidationError as error:
-        reason = "; ".join(item["msg"] for item in error.errors(include_url=False, include_input=False))
+        reason = "; ".join(
+            sentence(item, quoted(item, "the table"), shown=False) for item in error.errors(include_url=False)
+        )
     except ValueError as error:
         reason = str(error)
     item = ProblemItem(

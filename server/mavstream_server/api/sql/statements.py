@@ -120,8 +120,8 @@ async def _insert(statement: sql.InsertRows, parts: Services, who: Principal) ->
 @_run.register
 async def _create_table(statement: sql.CreateTable, parts: Services, who: Principal) -> Created:
     raise Refused(
-        f"the server reads no files, and '{statement.file}' is one of the client: use `mavstream sql` or "
-        f"client.sql(), which read it, or upload it with PUT /v1/tables/{statement.name}",
+        f"the server reads no files, and '{statement.file}' is one of the client: use 'mavstream sql' or "
+        f"client.sql(), which read it, or upload it with 'mavstream table put {statement.name} FILE'",
         code="file_of_client",
     )
 

@@ -33,7 +33,10 @@ def locked(data: Path, *, create: bool = True) -> Iterator[None]:
             data.chmod(0o700)
         handle = os.open(data / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise DataUnusable(f"the data directory {data} cannot be used: {error.strerror}") from None
+        reason = "it is a file" if data.is_file() else error.strerror
+        raise DataUnusable(
+            f"the data directory {data} cannot be used: {reason}; give another directory with --data"
+        ) from None
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

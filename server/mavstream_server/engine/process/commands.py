@@ -221,8 +221,8 @@ class HostedEngine:
             case PauseQuery(id_):
                 engine.pause(id_)
                 self._record_command(id_)
-            case ResumeQuery(id_):
-                engine.resume(id_)
+            case ResumeQuery(id_, positions):
+                engine.resume(id_, positions)
                 self._record_command(id_)
             case ChangeClass(id_, class_name):
                 engine.changes.reclass(id_, class_name)
@@ -311,7 +311,7 @@ class HostedEngine:
             done()
             self.obey(PauseQuery(command.id), _ignore)
         else:
-            self.obey(ResumeQuery(command.id), lambda _: done())
+            self.obey(ResumeQuery(command.id, command.resumes), lambda _: done())
 
     def _record_command(self, id_: str) -> None:
         """Have a command that changed which rows take part survive a crash, before the query goes on."""

@@ -108,6 +108,8 @@ class StartQuery(QueryRequest):
     """The number of the checkpoint to continue from, under the same epoch; None to start with empty state."""
     was_paused: bool = False
     """Whether the query was paused when that checkpoint was taken."""
+    resumes: Mapping[str, int] | None = None
+    """Where it goes on if it was and is not to be any more, by stream; None for the next rows to arrive."""
     plan_version: int = 0
     """The version of the plan; 0 is the registered one."""
     plan_json: str | None = None
@@ -137,9 +139,11 @@ class PauseQuery:
 
 @dataclass(frozen=True, slots=True)
 class ResumeQuery:
-    """Resume a paused query with the next rows to arrive. Done()."""
+    """Resume a paused query. Done()."""
 
     id: str
+    positions: Mapping[str, int] | None = None
+    """Where it goes on, by stream; None for the next rows to arrive."""
 
 
 @dataclass(frozen=True, slots=True)

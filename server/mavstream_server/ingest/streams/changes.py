@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from pydantic import ValidationError
-from pydantic_core import ErrorDetails
 
 from mavstream_protocol.errors import InvalidObject, ProblemItem
+from mavstream_protocol.model_errors import causes, quoted, sentence
 from mavstream_protocol.schema import Field
 from mavstream_protocol.streams import FieldSpec, StreamSpec
 from mavstream_protocol.wire.stream_change import StreamChange
@@ -31,7 +32,7 @@ def changed_spec(spec: StreamSpec, change: StreamChange) -> StreamSpec:
     try:
         return StreamSpec.model_validate(values)
     except ValidationError as error:
-        raise InvalidChange([_item(one) for one in error.errors(include_url=False)]) from None
+        raise InvalidChange([_item(one) for one in causes(error.errors(include_url=False))]) from None
 
 
 def with_fields(spec: StreamSpec, added: Iterable[Field]) -> StreamSpec:
@@ -71,6 +72,8 @@ def _shown(field: FieldSpec) -> str:
     return f"'{field.name}' ({field.type}, {'nullable' if field.nullable else 'never null'})"
 
 
-def _item(error: ErrorDetails) -> ProblemItem:
+def _item(error: Mapping[str, Any]) -> ProblemItem:
     pointer = str(error["loc"][0]).replace("fields", "add_fields")
-    return ProblemItem(pointer=pointer, code=error["type"], detail=error["msg"])
+    return ProblemItem(
+        pointer=pointer, code=error["type"], detail=sentence(error, quoted(error, "the change"))
+    )

@@ -66,15 +66,16 @@ class QueryBeginning:
             # From its start time on, whatever is stored of the time before.
             self._runs.begin(query, ReadFrom.NOW)
             return
-        self._readers.keep(query, self._ends(query))
+        self._readers.keep(query, self.ends(query))
         self._placement.place_soon(query)
 
     def _hold(self, query: Query) -> None:
         """Fix the start position of a query that reads from now on, however late the engine starts it."""
         if query.record.spec.from_ is ReadFrom.NOW:
-            self._readers.hold(query, self._ends(query))
+            self._readers.hold(query, self.ends(query))
 
-    def _ends(self, query: Query) -> dict[str, int]:
+    def ends(self, query: Query) -> dict[str, int]:
+        """Return the positions of the next rows to arrive for a query."""
         ends = {name: self._streams.info(name).position for name in query.streams}
         upstream = {name: self._registry.get(id_) for name, id_ in query.upstream.items()}
         return ends | {name: self._results.of(one).end for name, one in upstream.items()}

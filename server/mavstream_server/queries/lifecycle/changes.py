@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from mavstream_protocol.errors import InvalidObject
@@ -31,14 +31,19 @@ class QueryChanges:
         start_times: StartTimes,
         has_class: Callable[[str], bool],
         begin: Callable[[Query], Awaitable[None]],
+        ends: Callable[[Query], Mapping[str, int]],
     ) -> None:
-        """`begin` starts a scheduled query before its start time."""
+        """`begin` starts a scheduled query before its start time.
+
+        `ends` returns the positions of the next rows to arrive for a query.
+        """
         self._catalog = catalog
         self._registry = registry
         self._placement = placement
         self._start_times = start_times
         self._has_class = has_class
         self._begin = begin
+        self._ends = ends
 
     async def make(
         self, query: Query, change: QueryChange, version: int | None, *, derive: bool | None = None
@@ -72,6 +77,9 @@ class QueryChanges:
         before = query.record.spec
         if spec.stop_at != before.stop_at:
             await self._placement.set_stop_time(query, spec.stop_at)
+        resumes = None
+        if desired is DesiredState.RUNNING and query.record.desired is DesiredState.PAUSED:
+            resumes = self._ends(query)  # also if there is no engine now
         try:
             if spec.class_ != before.class_ and not self._has_class(spec.class_):
                 raise specs.unknown_class(spec.class_)  # removed while the engine set the stop time
@@ -80,6 +88,8 @@ class QueryChanges:
                 if spec is not before:
                     record = self._catalog.set_spec(query.id, spec, version)
                     version = None
+                if resumes is not None:
+                    self._catalog.starts.resume(query.id, resumes)
                 if (desired is not None and desired is not record.desired) or version is not None:
                     record = self._catalog.set_desired(query.id, desired or record.desired, version)
         except BaseException:
@@ -87,6 +97,8 @@ class QueryChanges:
                 await self._placement.set_stop_time(query, before.stop_at)
             raise
         query.record = record
+        if resumes is not None:
+            self._placement.resumes(query, resumes)
         self._registry.note(query)
 
 

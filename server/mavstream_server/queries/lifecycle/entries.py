@@ -10,6 +10,7 @@ from mavstream_protocol.schema import Schema
 from mavstream_protocol.typed_plan import TypedPlan
 from mavstream_server.catalog.catalog import QueryRecord
 from mavstream_server.catalog.seen_fields import SeenFields
+from mavstream_server.catalog.starts import QueryStarts
 from mavstream_server.log import LogError, load_description
 from mavstream_server.queries.chains import ReadableShapes, plan_origins
 from mavstream_server.queries.lifecycle.start_times import StartTimes
@@ -36,6 +37,7 @@ class QueryEntries:
         shapes: ReadableShapes,
         tables: Mapping[str, Schema],
         seen_fields: SeenFields,
+        starts: QueryStarts,
     ) -> None:
         self._results_directory = results_directory
         self._registry = registry
@@ -45,10 +47,12 @@ class QueryEntries:
         self._shapes = shapes
         self._tables = tables
         self._seen_fields = seen_fields
+        self._starts = starts
 
     def enter(self, record: QueryRecord, plan: TypedPlan | None, owner: str | None) -> Query:
         """Enter a query that the catalog has; without a plan if it ended and its streams were removed."""
         query = Query(record, plan, lambda: self._schema_of(record), owner)
+        query.begun, query.resumes = self._starts.of(record.id)
         if plan is not None:
             query.beyond = plan_origins(plan, self._registry) - query.origins
         query.scheduled = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -174,7 +174,7 @@ class Placement:
     async def _recover(self, query: Query, stored: StoredCheckpoint) -> bool:
         """Start a query from a checkpoint, under the same epoch; returns whether that was possible."""
         header, command = stored.header, start_command(query, None, again=False)
-        command = replace(command, checkpoint=stored.number, was_paused=header.paused)
+        command = replace(command, checkpoint=stored.number, was_paused=header.paused, resumes=query.resumes)
         try:
             plan = None if header.plan is None else Plan.model_validate_json(header.plan)
             if plan is not None and plan != query.record.spec.plan:
@@ -202,6 +202,8 @@ class Placement:
             await self._attach_upstream(query.upstream.values())
             await self._link.start_query(command, large=query.large)
         if query.final is None:
+            if not query.begun:
+                self._catalog.starts.note_begun(query.id)
             query.placed, query.paused, query.begun = True, command.paused, True
             query.running_plans.registered = REGISTERED
             query.placed_class, query.placed_qos = command.class_name, query.record.spec.qos
@@ -263,8 +265,21 @@ class Placement:
         """Retain the rows that the checkpoints of queries need until the engine runs them."""
         for query in queries:
             stored = self._checkpoints.stored(query.id)
-            if stored:
-                self._readers.keep(query, stored[-1].header.positions)
+            if not stored:
+                continue
+            header = stored[-1].header
+            if header.paused and query.record.desired is DesiredState.RUNNING:
+                self._keep(query, query.resumes or {})
+            else:
+                self._readers.keep(query, header.positions)
+
+    def resumes(self, query: Query, positions: Mapping[str, int]) -> None:
+        """Retain the rows that a paused query goes on with until the engine has resumed it."""
+        query.resumes = positions
+        self._keep(query, positions)
+
+    def _keep(self, query: Query, positions: Mapping[str, int]) -> None:
+        self._readers.keep(query, {name: at for name, at in positions.items() if name in query.streams})
 
     async def enact(self, query: Query) -> None:
         """Bring a query to its desired state in the engine; the caller holds its lock.
@@ -315,8 +330,9 @@ class Placement:
             await link.pause_query(id_)
             query.paused = True
         elif desired is DesiredState.RUNNING and query.paused:
-            await link.resume_query(id_)
+            await link.resume_query(id_, query.resumes)
             query.paused = False
+            self._readers.release(query)
 
     async def _tell_targets(self, query: Query) -> None:
         link, qos = self._link, query.record.spec.qos

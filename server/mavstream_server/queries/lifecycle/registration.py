@@ -81,7 +81,7 @@ class QueryRegistration:
         if len(self._registry) >= self._max_queries:
             raise TooMany(
                 f"{len(self._registry)} queries are registered, ended ones included, which is the limit: "
-                "remove some with DELETE /v1/queries/{id}",
+                "remove some with 'mavstream query delete'",
                 code="too_many_queries",
             )
         self._quotas.check_count(principal)

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from mavstream_protocol.backends import SHORTEST_LATENCY, refused_by_runner
 from mavstream_protocol.errors import InvalidObject, InvalidPlan, ProblemItem
+from mavstream_protocol.model_errors import causes, quoted, sentence
 from mavstream_protocol.plans.budget import check_bytes
 from mavstream_protocol.plans.graph import unknown
 from mavstream_protocol.plans.inference import check_one_time, infer
@@ -86,7 +87,9 @@ def parse_spec(data: object, catalog: Catalog = _NO_CATALOG) -> QuerySpec:
     except ValidationError as error:
         # The default of the name depends on the other values.
         found = (
-            one for one in error.errors(include_url=False) if one["type"] != "default_factory_not_called"
+            one
+            for one in causes(error.errors(include_url=False))
+            if one["type"] != "default_factory_not_called"
         )
         items += map(_item, found)
     if wrong is not None and not items:
@@ -115,7 +118,7 @@ def changed(spec: QuerySpec, values: Mapping[str, Any]) -> QuerySpec:
     try:
         return QuerySpec.model_validate({**before, **values})
     except ValidationError as error:
-        raise InvalidQuery([_item(one) for one in error.errors(include_url=False)]) from None
+        raise InvalidQuery([_item(one) for one in causes(error.errors(include_url=False))]) from None
 
 
 def type_plan(spec: QuerySpec, streams: Shapes, tables: Tables = _NO_TABLES) -> TypedPlan:
@@ -225,7 +228,8 @@ def fingerprint(data: object) -> str:
 
 def unknown_class(name: str, pointer: str = "class") -> InvalidQuery:
     """Return the error for a class that does not exist."""
-    detail = f"there is no class '{name}': create it with PUT /v1/classes/{name}, or leave 'class' out"
+    how = f"create it with 'mavstream class set {name} PRIORITY', or leave 'class' out"
+    detail = f"there is no class '{name}': {how}"
     return InvalidQuery([ProblemItem(pointer=pointer, code="unknown_class", detail=detail)])
 
 
@@ -243,17 +247,15 @@ def _not_an_object(expected: str, value: object) -> ProblemItem:
 def _item(error: Any) -> ProblemItem:
     """Convert a pydantic error to a problem item."""
     path = [str(part) for part in error["loc"]]
-    pointer, kind, message = "/".join(path) or "body", error["type"], error["msg"]
+    pointer, kind = "/".join(path) or "body", error["type"]
     if kind == "missing":
         what = "'plan' or 'sql'" if path == ["plan"] else f"'{path[-1]}'"
         return ProblemItem(pointer=pointer, code="missing_key", detail=f"{what} is required")
     if kind == "extra_forbidden":
-        detail = unknown("key", path[-1], _keys()) if len(path) == 1 else f"'{path[-1]}' is not known here"
-        return ProblemItem(pointer=pointer, code="unknown_key", detail=f"{detail}; leave it out")
-    if "reason" in error.get("ctx", {}):
-        return ProblemItem(pointer=pointer, code=kind, detail=message)
-    text = message.removeprefix("Value error, ").replace("Input should be", "this must be")
-    return ProblemItem(pointer=pointer, code="invalid_value", detail=f"{text}, got {_shown(error['input'])}")
+        text = unknown("key", path[-1], _keys()) if len(path) == 1 else f"'{path[-1]}' is not known here"
+        return ProblemItem(pointer=pointer, code="unknown_key", detail=f"{text}; leave it out")
+    code = kind if "reason" in error.get("ctx", {}) else "invalid_value"
+    return ProblemItem(pointer=pointer, code=code, detail=sentence(error, quoted(error, "the body")))
 
 
 def _keys() -> list[str]:

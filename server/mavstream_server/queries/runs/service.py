@@ -73,6 +73,7 @@ class QueryRuns:
         record = RunRecord(batch=0, end=0, state=state, needs=positions)
         with self._catalog.transaction():
             self._catalog.runs.put(query.id, record, None)
+            self._catalog.starts.note_begun(query.id)
             query.record = query.record._replace(epoch=self._catalog.next_epoch(query.id))
         query.begun = True
         self._use(query, record)

@@ -13,9 +13,8 @@ from collections.abc import Iterable
 from pydantic import ValidationError
 
 from mavstream_protocol.errors import InvalidObject, MavstreamError, ProblemItem
+from mavstream_protocol.model_errors import causes, sentence
 from mavstream_server.simulation.workload.draws import FORMS
-
-_LONGEST = 60  # characters of an invalid value that are shown
 
 
 class InvalidWorkload(InvalidObject):
@@ -32,16 +31,14 @@ class InvalidWorkload(InvalidObject):
     @classmethod
     def of(cls, file: str, error: ValidationError) -> InvalidWorkload:
         """Return the errors that the validation of a model found."""
-        return cls(
-            [
-                ProblemItem(
-                    pointer=_pointer(file, "/".join(_path(item["loc"]))),
-                    code=item["type"],
-                    detail=f"{_expected(item['msg'])} (got {_shown(item['input'])})",
-                )
-                for item in error.errors()
-            ]
-        )
+        items = []
+        for item in causes(error.errors()):
+            path = _path(item["loc"])
+            detail = sentence(item, f"'{path[-1]}'" if path else "the file")
+            items.append(
+                ProblemItem(pointer=_pointer(file, "/".join(path)), code=item["type"], detail=detail)
+            )
+        return cls(items)
 
 
 class UnknownWorkload(MavstreamError):
@@ -61,12 +58,3 @@ def _pointer(file: str, path: str) -> str:
 
 def _path(parts: tuple[int | str, ...]) -> list[str]:
     return [str(part) for part in parts if part not in FORMS]
-
-
-def _expected(message: str) -> str:
-    return message.removeprefix("Value error, ")
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
