@@ -140,6 +140,8 @@ def _valid(random: Random) -> tuple[str, str, dict[str, Any], Any]:
         ("GET", f"{one}/plan", {}, None),
         ("GET", f"{one}/qos", {}, None),
         ("GET", f"{one}/results", results, None),
+        ("POST", f"{one}/results", {}, {"batch": 1, "state": {}, "needs": {}}),
+        ("PUT", f"{one}/run", {}, {"runner": f"fuzz_{number}", "progress": {"rows_read": 1.0}}),
         ("PUT", f"/v1/tables/fuzz_{number}", {"fields": "k:int,t:string?"}, [{"k": 1, "t": "a"}]),
         ("GET", f"/v1/tables/fuzz_{number}", {}, None),
         ("GET", "/v1/tables", {"limit": 5}, None),

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _PATIENCE_S = 600.0
-_LOOK_S = 0.005
+_LOOK_S = 0.02
 """Interval at which results on the server are counted, in seconds."""
 _PARTITIONS = 4
 _LAST = 1 << 52

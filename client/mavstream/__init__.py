@@ -2,7 +2,7 @@
 
 import typing
 
-from mavstream_protocol.lazy import lazy_names
+from mavstream_protocol.lazy import lazy_names as _lazy_names
 
 if typing.TYPE_CHECKING:
     from mavstream._async_client import AsyncClient
@@ -138,4 +138,4 @@ _MODULES = {
         "Problem",
     ),
 }
-__getattr__, __dir__ = lazy_names(globals(), _MODULES)
+__getattr__, __dir__ = _lazy_names(globals(), _MODULES)

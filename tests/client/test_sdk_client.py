@@ -278,7 +278,7 @@ def test_the_async_client_does_the_same(url: str, name: str) -> None:
 def test_an_unreachable_server_is_reported() -> None:
     # Port 1 is reserved, and nothing listens there.
     with Client("http://127.0.0.1:1", retry=Retry(attempts=2, first=0.01)) as client:
-        with pytest.raises(ConnectFailed, match="is the server running there"):
+        with pytest.raises(ConnectFailed, match="start a server with 'mavstream serve', or name another"):
             client.info()
         with pytest.raises(ConnectFailed):
             next(client.results("q"))

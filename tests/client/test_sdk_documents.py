@@ -78,9 +78,9 @@ def test_json_files_are_read_as_json(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "printed"),
     [
-        ("q.json", "{", "cannot be read: unexpected end of data"),
-        ("q.yaml", "a: [", "cannot be read: while parsing"),
-        ("q.yaml", "- a", "expected an object, got list"),
+        ("q.json", "{", "cannot be read: it is no JSON: unexpected end of data"),
+        ("q.yaml", "a: [", "cannot be read: it is no YAML: line 1, column 5"),
+        ("q.yaml", "- a", "expected an object in YAML or JSON, such as 'name: readings', got a list"),
     ],
 )
 def test_errors_of_unreadable_files_are_explained(

@@ -111,7 +111,7 @@ def test_errors_of_a_table_are_explained(client: Client, tmp_path: Path) -> None
         client.put_table("wrong", ROWS, "room:text")
     with pytest.raises(InvalidObject, match="both named"):
         client.put_table("wrong", ROWS, [{"name": "a", "type": "int"}, {"name": "A", "type": "int"}])
-    with pytest.raises(InvalidObject, match="cannot be sent as JSON"):
+    with pytest.raises(InvalidObject, match="rows/0/room: expected text, a number, a list or an object"):
         client.put_table("wrong", [{"room": object()}])
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.commands.as_process import command
+from tests.support.commands.in_process import command
 from tests.support.reading_files import written
 from tests.support.servers.cutting_proxy import cutting_proxy
 from tests.support.servers.running_server import PATIENCE, RunningServer, running_server, until

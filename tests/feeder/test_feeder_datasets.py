@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
-from tests.support.commands.as_process import command
+from tests.support.commands.in_process import command
 from tests.support.servers.running_server import PATIENCE, RunningServer, running_server
 
 from mavstream import Client, stream

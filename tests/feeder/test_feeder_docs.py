@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pytest
+from tests.support.commands.in_process import command
 from tests.support.documents import ROOT, as_program, blocks
 
 from mavstream.testing import start_server
@@ -25,24 +26,19 @@ def write_files(folder: Path) -> None:
     (folder / "doors.csv").write_text("arrival_offset,door\n" + "".join(doors))
 
 
-def test_the_commands_and_the_python_of_the_page_print_the_shown_output(tmp_path: Path) -> None:
+def test_the_commands_and_the_python_of_the_page_print_the_shown_output(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     write_files(tmp_path)
     (commands,) = blocks(PAGE, "sh")
     (shown,) = blocks(PAGE, "text")
     with start_server() as url:
-        environment = {**os.environ, "MAVSTREAM_URL": url}
         printed = ""
         for line in commands.splitlines():
             program, *words = shlex.split(line)
             assert program == "mavstream"
-            done = subprocess.run(
-                [sys.executable, "-m", "mavstream", *words],
-                capture_output=True,
-                text=True,
-                check=False,
-                cwd=tmp_path,
-                env=environment,
-            )
+            done = command(*words, MAVSTREAM_URL=url)
             assert done.returncode == 0, line
             # What was created, or is there already, is said.
             assert all(" stream '" in f" {said}" for said in done.stderr.splitlines()), done.stderr

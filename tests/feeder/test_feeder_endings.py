@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.commands.as_process import PATIENCE, command, started
+from tests.support.commands.as_process import PATIENCE, started
+from tests.support.commands.in_process import command
 from tests.support.servers.cutting_proxy import cutting_proxy
 from tests.support.servers.running_server import RunningServer, eventually, running_server, until
 

@@ -212,7 +212,7 @@ def test_a_disk_that_fails_before_the_log_changes_leaves_everything_as_it_was(se
 
 def test_a_field_is_there_once_a_full_disk_has_space_again(server: Server, clock: ManualClock) -> None:
     store = server.store
-    undo = limited_files(100_000)  # less than a segment
+    undo = limited_files(300_000)  # less than a segment, more than the catalog
     try:
         with pytest.raises(StorageFull):
             store.change("numbers", adding(WET))

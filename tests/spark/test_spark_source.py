@@ -221,8 +221,10 @@ def test_rows_that_are_gone_fail_a_read_or_are_left_out(place: Place) -> None:
     assert "failOnDataLoss" in str(caught.value)
     left = place.read(stream="short", failOnDataLoss="false", metadata="true", **{"from": 0, "to": 40 * size})
     positions = sorted(row["_position"] for row in left.select("_position").collect())
-    assert positions == list(range(positions[0], 40 * size))
-    assert positions[0] >= begin
+    gone = place.client.stream_info("short").begin  # retention may have gone on meanwhile
+    assert [position for position in positions if position >= gone] == list(range(gone, 40 * size))
+    assert begin <= positions[0] <= gone
+    assert len(set(positions)) == len(positions)
     assert place.read(stream="short").count() == 40 * size - place.client.stream_info("short").begin
     with pytest.raises(Exception, match="start with a new checkpoint"):
         place.read(stream="short", failOnDataLoss="false", **{"from": begin, "to": 41 * size}).count()

@@ -253,7 +253,7 @@ def test_the_store_explains_what_it_refuses(tmp_path: Path) -> None:
             await put("rooms", rows(("attic", 3)))
         with pytest.raises(Conflict, match=r"\(room string, cap int\), got \(room string, cap float\)"):
             await put("rooms", rows(("attic", 3), schema=parse_fields("room string, cap float")))
-        with pytest.raises(NotFound, match=r"PUT /v1/tables/room, or did you mean 'rooms'"):
+        with pytest.raises(NotFound, match=r"mavstream table put room FILE', or did you mean 'rooms'"):
             parts.tables.info("room")
 
     run(tmp_path, test, max_tables=1, max_table_versions=2)

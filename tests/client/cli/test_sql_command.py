@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.commands.in_process import Outcome, command
 from tests.support.servers.running_server import PATIENCE, RunningServer, eventually, running_server
 
 from mavstream.cli.sql.shell import is_complete
@@ -29,13 +30,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
         yield running
 
 
-def sql(
-    server: RunningServer, *words: str, stdin: str = "", code: int = 0
-) -> subprocess.CompletedProcess[str]:
-    command = [*COMMAND, "--url", server.url, "sql", *words]
-    done = subprocess.run(
-        command, input=stdin, capture_output=True, text=True, check=False, timeout=PATIENCE * 2
-    )
+def sql(server: RunningServer, *words: str, stdin: str = "", code: int = 0) -> Outcome:
+    done = command("--url", server.url, "sql", *words, stdin=stdin)
     assert done.returncode == code, done.stderr
     return done
 
@@ -79,8 +75,7 @@ def test_errors_point_at_the_column_and_exit_with_one(server: RunningServer, tmp
         "                         ^",
     ]
     sql(server, "-f", str(tmp_path / "none.sql"), code=2)
-    unreachable = [*COMMAND, "--url", "http://127.0.0.1:9", "sql", "-c", "SHOW STREAMS"]
-    assert subprocess.run(unreachable, capture_output=True, check=False).returncode == 3
+    assert command("--url", "http://127.0.0.1:9", "sql", "-c", "SHOW STREAMS").returncode == 3
 
 
 def queries(server: RunningServer) -> list[str]:

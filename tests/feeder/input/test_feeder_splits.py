@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.commands.as_process import command
+from tests.support.commands.in_process import command
 from tests.support.reading_files import READINGS, ROWS
 from tests.support.servers.running_server import RunningServer, running_server
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 from fastapi import APIRouter, Depends, Request
 from pydantic import ValidationError
 
+from mavstream_protocol.model_errors import causes, quoted, sentence
 from mavstream_protocol.tokens import Role
 from mavstream_protocol.tuples import decode_stream
 from mavstream_protocol.wire.runs import BATCH_KEY, ResultBatch, ResultsTaken, RunReport, RunTask
@@ -84,6 +85,6 @@ def _about(body: bytes) -> ResultBatch:
     try:
         return ResultBatch.model_validate_json(given)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = "/".join(map(str, first["loc"]))
-        raise Refused(f"the batch is wrong: {where}: {first['msg']}", code="invalid_batch") from None
+        first = causes(error.errors(include_url=False, include_input=False))[0]
+        reason = sentence(first, quoted(first, "it"), shown=False)
+        raise Refused(f"the batch is wrong: {reason}", code="invalid_batch") from None
