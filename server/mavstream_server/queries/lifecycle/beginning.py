@@ -53,6 +53,9 @@ class QueryBeginning:
             self._start_times.add(query)
             return
         self._unschedule(query)
+        if query.outside:
+            self._runs.begin(query, query.record.spec.from_)
+            return
         self._hold(query)
         self._placement.place_soon(query)
 
