@@ -192,6 +192,8 @@ def test_operators_are_dragged_onto_the_canvas_and_connected(page: Page, base: s
 
 def test_a_query_reads_the_results_of_another(page: Page, base: str, client: Client) -> None:
     upstream = client.submit(stream("readings").where("celsius > 30"), name="hot_ones")
+    page.goto(f"{base}/queries")
+    expect(page.get_by_text("hot_ones").first).to_be_visible()  # the page knows it
     editor_of(page, base)
     page.keyboard.type("SELECT room, at FROM hot")
     pick(page, "hot_ones")
