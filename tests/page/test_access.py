@@ -55,10 +55,10 @@ def test_a_query_is_paused_and_resumed_with_the_keyboard_alone(
     expect(page.get_by_role("link", name="hot", exact=True)).to_be_visible()
     tab_to(page, "Pause hot")
     page.keyboard.press("Enter")
-    expect(page.get_by_role("row", name=re.compile("^hot"))).to_contain_text("paused")
+    expect(page.get_by_role("row", name=re.compile("^hot "))).to_contain_text("paused")
     tab_to(page, "Resume hot")
     page.keyboard.press("Space")
-    expect(page.get_by_role("row", name=re.compile("^hot"))).to_contain_text("running")
+    expect(page.get_by_role("row", name=re.compile("^hot "))).to_contain_text("running")
     assert client.query(hot).info().state.value == "running"
 
 

@@ -94,7 +94,7 @@ def test_targets_are_changed_and_reported(page: Page, base: str, hot: str, clien
     page.get_by_role("button", name="Set targets").click()
     expect(page.get_by_role("status").last).to_contain_text("soon")
     page.goto(f"{base}/queries")
-    row = page.get_by_role("row", name=re.compile("^hot"))
+    row = page.get_by_role("row", name=re.compile("^hot "))
     expect(row).to_contain_text("p99 at most 250ms, memory at most 64MB, at least 5 rows/s, loss at most 1%")
 
 

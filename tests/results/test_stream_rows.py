@@ -282,7 +282,7 @@ def test_other_work_runs_while_a_page_is_read(server: Server) -> None:
             await asyncio.sleep(0)
             turns += 1
         assert len(reading.result()["rows"]) == 50_000
-        assert turns > 20
+        assert turns > 5  # one or two if the loop were blocked; a busy machine has fewer than an idle one
 
     served(server, store, test)
 
